@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "LTO",
-    "NOT_FOR_TYPES",
+    "KEEPS_PROBES",
     "common_options",
     "definitions",
     "enables_tile",
@@ -28,9 +27,8 @@ __all__ = [
     "option_with_path",
 ]
 
-# Options that a pass for types alone leaves out: -G excludes instructions, and LTO is no PTX.
-LTO = frozenset(("-dlto", "-lto", "--lto", "--dlink-time-opt"))
-NOT_FOR_TYPES = LTO | {"-lineinfo", "--generate-line-info", "-G"}
+# Options with which probes would remain in what nvcc makes: in debug information, and in LTO-IR.
+KEEPS_PROBES = frozenset(("-G", "--device-debug", "-dlto", "-lto", "--lto", "--dlink-time-opt"))
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"

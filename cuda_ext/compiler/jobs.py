@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures
+from cuda_ext.compiler.products import NO_TRACE, CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats import codec
@@ -23,13 +23,12 @@ __all__ = [
     "LinkJob",
     "Outcome",
     "Product",
-    "SignatureJob",
     "decode_product",
     "encode_product",
 ]
 
-# An image for each architecture of a job, or the signatures of a unit.
-Product = tuple[CompiledImage, ...] | Signatures
+# An image for each architecture of a job.
+Product = tuple[CompiledImage, ...]
 Outcome = Product | CompilationError
 
 
@@ -51,26 +50,6 @@ class CompileJob(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.unit.name} {', '.join(map(str, self.architectures))}"
-
-
-class SignatureJob(NamedTuple):
-    """Read the signatures of `unit` as compiled for the one architecture."""
-
-    unit: TranslationUnit
-    architectures: tuple[Architecture]
-    action: Literal["reflect"] = "reflect"
-
-    @property
-    def name(self) -> str:
-        return self.unit.name
-
-    @property
-    def units(self) -> tuple[TranslationUnit, ...]:
-        """The units whose headers the job reads."""
-        return (self.unit,)
-
-    def __str__(self) -> str:
-        return f"{self.unit.name} names"
 
 
 class LinkInput(NamedTuple):
@@ -99,19 +78,16 @@ class LinkJob(NamedTuple):
         return f"{self.name} {self.architectures[0]}"
 
 
-Job = CompileJob | SignatureJob | LinkJob
+Job = CompileJob | LinkJob
 
 
 def encode_product(product: Product) -> tuple[bytes, ...]:
-    """Encode each image, or the signatures, without their trace."""
-    parts = (product,) if isinstance(product, Signatures) else product
-    return tuple(codec.encode(replace(part, trace=NO_TRACE)) for part in parts)
+    """Encode each image, without its trace."""
+    return tuple(codec.encode(replace(image, trace=NO_TRACE)) for image in product)
 
 
 def decode_product(job: Job, contents: Sequence[bytes]) -> Product:
     """Decode the product of `job`. Raises :class:`~cuda_ext.formats.codec.DecodingError`."""
-    if isinstance(job, SignatureJob):
-        return codec.decode(Signatures, contents[0])
     images = tuple(codec.decode(CompiledImage, content) for content in contents)
     if tuple(image.architecture for image in images) != job.architectures:
         raise codec.DecodingError(f"not the images of {job}")

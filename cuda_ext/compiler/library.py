@@ -1,8 +1,8 @@
 """A library: what the driver loads as one, put together from the products of jobs.
 
 It is a translation unit compiled for its architectures, or several units that are linked together.
-:func:`missing_jobs` says which jobs remain, given the products so far: first compilations, then signatures if
-the images came without, then links. :func:`library_images` checks the products and puts them together;
+:func:`missing_jobs` says which jobs remain, given the products so far: first compilations, then
+links. :func:`library_images` checks the products and puts them together;
 :mod:`~cuda_ext.compiler.fatbin_packing` describes them as they ship.
 """
 
@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.front_ends.described_images import describe_images
-from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
@@ -43,7 +42,7 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     :func:`library_images` raises.
     """
     try:
-        for stage in (_compilations, _signature_jobs, _links):
+        for stage in (_compilations, _links):
             if missing := [job for job in stage(plan, products) if job not in products]:
                 return missing
     except BuildError:
@@ -76,9 +75,7 @@ def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
     """The compiler's warnings about the units of `plan`, without repetitions."""
     compiled = (products[job] for job in _compilations(plan, products))
     images = [image for outcome in compiled if isinstance(outcome, tuple) for image in outcome]
-    signatures = [image.signatures for image in images]
-    signatures += (outcome for outcome in products.values() if isinstance(outcome, Signatures))
-    logs = [*(image.log for image in images), *(s.log for s in signatures if s is not None)]
+    logs = [*(image.log for image in images), *(image.signatures.log for image in images)]
     return tuple(dict.fromkeys(log for log in logs if log))
 
 
@@ -104,29 +101,6 @@ def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
 
 def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
     return [CompileJob(unit, targets) for targets in plan.passes]
-
-
-def _signature_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
-    """Signature jobs for the sources whose images came without signatures."""
-    jobs: list[Job] = []
-    for unit in plan.compiled_units:
-        passes: list[Job] = [*_passes(plan, unit)]
-        if unit.kind != "cu" or any(isinstance(products[job], CompilationError) for job in passes):
-            continue
-        if any(image.signatures is None for image in _images(passes, products)):
-            first = SignatureJob(unit, (plan.newest,))
-            jobs += [first, *_uncovered(plan, unit, products)] if first in products else [first]
-    return jobs
-
-
-def _uncovered(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> list[SignatureJob]:
-    """Signature jobs for images whose kernels depend on the architecture, which CUDA forbids."""
-    (signatures,) = _signatures([SignatureJob(unit, (plan.newest,))], products)
-    return [
-        SignatureJob(unit, (image.architecture,))
-        for image in _images(_passes(plan, unit), products)
-        if image.architecture != plan.newest and not signatures.cover(image)
-    ]
 
 
 def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
@@ -188,42 +162,13 @@ def _ready_made(plan: LibraryPlan, unit: TranslationUnit, products: Products) ->
 
 def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     """The image of a source for each of the targets."""
-    images = _images(_passes(plan, unit), products)
-    own = {image.architecture: image.signatures for image in images if image.signatures is not None}
-    if len(own) < len(images):
-        own = {}
-        first = SignatureJob(unit, (plan.newest,))
-        # Failed passes raise here.
-        for job in [first, *_uncovered(plan, unit, products)]:
-            (read,) = _signatures([job], products)
-            own[job.architectures[0]] = _with_offsets(read, images, job.architectures[0])
+    compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
     # The newest counts, and its cubin rather than its PTX.
-    in_order = sorted(own, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
-    signatures = merge_signatures(own[a] for a in in_order)
-    for image in images:
+    in_order = sorted(compiled, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
+    signatures = merge_signatures(compiled[a].signatures for a in in_order)
+    for image in compiled.values():
         _check_sizes(unit, image, signatures)
-    compiled = {image.architecture: image for image in images}
-    others = own.get(plan.newest, signatures)
-    return [replace(compiled[a], names=own.get(a, others).names) for a in plan.targets], signatures
-
-
-def _with_offsets(
-    signatures: Signatures, images: Sequence[CompiledImage], architecture: Architecture
-) -> Signatures:
-    """`signatures` with the offsets of the cubin for `architecture`; PTX has others for wide alignments."""
-    cubins = (i.data for i in images if i.architecture == architecture and architecture.kind == "cubin")
-    placed = reflect_image("cubin", data).kernels if (data := next(cubins, None)) else {}
-    kernels = {
-        name: kernel._replace(
-            parameters=tuple(
-                p._replace(offset=slot.offset)
-                for p, slot in zip(kernel.parameters, placed[name].parameters, strict=True)
-            )
-        )
-        for name, kernel in signatures.kernels.items()
-        if name in placed and len(placed[name].parameters) == len(kernel.parameters)
-    }
-    return replace(signatures, kernels={**signatures.kernels, **kernels})
+    return [compiled[a] for a in plan.targets], signatures
 
 
 def _linked(plan: LibraryPlan, products: Products) -> _Contents:
@@ -307,12 +252,7 @@ def _part(
 
 
 def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
-    succeeded = cast("list[tuple[CompiledImage, ...]]", _succeeded(jobs, products))
-    return [image for images in succeeded for image in images]
-
-
-def _signatures(jobs: Sequence[Job], products: Products) -> list[Signatures]:
-    return [cast("Signatures", product) for product in _succeeded(jobs, products)]
+    return [image for images in _succeeded(jobs, products) for image in images]
 
 
 def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
@@ -346,10 +286,9 @@ def _failure(text: str, jobs: Sequence[Job]) -> str:
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:
     """Compare `signatures` with what is in `image`: one name must not stand for different things."""
-    own = image.signatures.kernels if image.signatures is not None else {}
     for lowered in image.entries:
         kernel = signatures.kernels[lowered]
-        types = [p.type for p in own.get(lowered, kernel).parameters]
+        types = [p.type for p in image.signatures.kernels[lowered].parameters]
         if image.sizes[lowered] != kernel.sizes or types != [p.type for p in kernel.parameters]:
             raise CompilationError(
                 f"kernel {kernel.expression!r} has other parameters for {image.architecture}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -63,15 +62,29 @@ class Specialisation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Signatures:
+    """The kernels of images, and the variables that sources declare, by lowered name.
+
+    Expressions are C++ names. ``log`` says what could not be determined. ``conditions`` has the name and the
+    condition of each kernel that was described, by its expression.
+    """
+
+    kernels: Mapping[str, Kernel]
+    symbols: Mapping[str, Symbol]
+    log: str = ""
+    conditions: Mapping[str, Specialisation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledImage:
     """A translation unit compiled for one architecture.
 
     ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
     and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
-    ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of an image in a library:
-    each requested name expression with its lowered name. ``signatures`` are there if the pass that made it
-    read them too. ``text`` is PTX to link in place of a relocatable cubin: it lacks variables that are not
-    used. ``launches`` has the kernels whose configuration is fixed, by lowered name.
+    ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of what was compiled:
+    each requested name expression with its lowered name; ``signatures`` describe it too. ``text`` is PTX to
+    link in place of a relocatable cubin: it lacks variables that are not used. ``launches`` has the kernels
+    whose configuration is fixed, by lowered name.
     """
 
     architecture: Architecture
@@ -82,44 +95,10 @@ class CompiledImage:
     log: str = ""
     usage: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    signatures: Signatures | None = None
+    signatures: Signatures = Signatures({}, {})
     text: bytes = b""
     launches: Mapping[str, FixedLaunch] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Signatures:
-    """The kernels and variables of a translation unit, by lowered name. Expressions are C++ names.
-
-    ``variables`` are the lowered names of all variables of the unit: ``symbols``, and those of the tool
-    chain's headers. ``names`` is the name map: each requested name expression with its lowered name. ``log``
-    says what could not be determined. ``conditions`` has the name and the condition of each kernel that was
-    described, by its expression.
-    """
-
-    kernels: Mapping[str, Kernel]
-    symbols: Mapping[str, Symbol]
-    variables: frozenset[str] = frozenset()
-    names: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""
-    conditions: Mapping[str, Specialisation] = field(default_factory=dict)
-    trace: Trace = field(default=NO_TRACE, compare=False)
-
-    def cover(self, image: CompiledImage) -> bool:
-        """Whether they describe all that is in `image`, under the names that it has there.
-
-        LTO-IR shows no names, and is taken as covered.
-        """
-        if image.architecture.kind == "ltoir":
-            return True
-        symbols = self.symbols.keys()
-        others = {_without_architecture(name) for name in self.variables - symbols}
-        return (
-            self.kernels.keys() >= set(image.entries)
-            and all(_without_architecture(name) in others for name in set(image.variables) - symbols)
-            and {*image.entries, *image.variables}.issuperset(self.names.values())
-        )
 
 
 class Library(NamedTuple):
@@ -142,23 +121,13 @@ class Library(NamedTuple):
     reads: frozenset[str] = frozenset()
 
 
-def _without_architecture(lowered: str) -> str:
-    """Remove the architecture that CUB and Thrust put into names, in each of their versions.
-
-    As in ``16_V_300500_SM_900``, ``17CUB_300001_SM_900`` and ``17CUB_200200_900_NS``.
-    """
-    return re.sub(r"\d+((?:CUB|THRUST|_V)_\d+_)(?:SM_)?\d+(?:_\d+)*", r"\1", lowered)
-
-
 def merge_signatures(several: Iterable[Signatures]) -> Signatures:
-    """Unite signatures; the later one counts where two describe the same name. Name maps are left out."""
+    """Unite signatures; the later one counts where two describe the same name. Logs are left out."""
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
-    variables: set[str] = set()
     conditions: dict[str, Specialisation] = {}
     for signatures in several:
         conditions |= signatures.conditions
         kernels |= signatures.kernels
         symbols |= signatures.symbols
-        variables |= signatures.variables
-    return Signatures(kernels, symbols, frozenset(variables), conditions=conditions)
+    return Signatures(kernels, symbols, conditions=conditions)

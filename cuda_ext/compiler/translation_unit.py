@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
-    from cuda_ext.compiler.products import CompiledImage, Signatures
+    from cuda_ext.compiler.products import CompiledImage
 
 __all__ = [
     "FRONT_ENDS",
@@ -22,7 +22,6 @@ __all__ = [
     "PYTHON",
     "Compiler",
     "CompilerInfo",
-    "ReflectingCompiler",
     "SourceKind",
     "TranslationUnit",
 ]
@@ -137,14 +136,7 @@ class Compiler(CompilerInfo, Protocol):
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        """Compile `unit` for one architecture, or for a cubin and the PTX of the same target."""
+        """Compile `unit` for one architecture, or for a cubin and the PTX of the same target.
 
-
-class ReflectingCompiler(Compiler, Protocol):
-    """One whose images may come without signatures."""
-
-    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        """Compile `unit` in a separate pass for its names and types; no image of it ships.
-
-        Raises :class:`~cuda_ext.errors.CompilationError`.
+        The images come with their name map and signatures.
         """

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 
 __all__ = [
-    "addresses",
     "code",
     "discardable_variables",
     "kernels",
+    "stored_addresses",
     "target",
     "undefined",
     "variables",
+    "without_functions",
     "without_variables",
 ]
 
@@ -41,6 +43,13 @@ _VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)*" + _DECLARATOR
 # Its initial value ends before the next variable, also where the semicolon is missing.
 _INITIAL = rb"\s*=[^;.]*(?:\.(?!global|const)[^;.]*)*"
 _DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:" + _INITIAL + rb")?;[ \t]*\n?"
+# A comment with the linkage of a function, its declaration, or its definition.
+_FUNCTION = (
+    rb"(?m)^[ \t]*// \.(?:globl|weak)[ \t]+(?:NAMES)\n"
+    rb"|^[^\n]*\.(?:entry|func)[ \t]+(?:NAMES)\s*\((?s:.*?)^[};][ \t]*\n"
+)
+_DECLARATION = rb"(?m)^[^\n]*\.entry[ \t]+([\w$]+)\s*\([^()]*\)\s*;[ \t]*\n"
+_ADDRESS = rb"(mov\.[ub]64|cvta\.\w+\.u64)\s+(%\w+), ([\w$%]+);|st\.volatile\.\S+\s+\[[^\]]*\], (%\w+);"
 _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^()]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
@@ -118,12 +127,31 @@ def undefined(ptx: bytes) -> tuple[str, ...]:
     return tuple(sorted(declared - _PROVIDED_BY_THE_DRIVER))
 
 
-def addresses(ptx: bytes, table: str) -> tuple[str, ...]:
-    """List the lowered names whose addresses the array `table` contains, in order."""
-    match = re.search(rb"%s\[\d+\] = \{([^}]*)\}" % table.encode(), ptx)
-    # Variables are converted to generic addresses.
-    names = re.findall(rb"(?:generic\()?([\w$.]+)\)?", match[1]) if match else ()
-    return tuple(name.decode() for name in names)
+def stored_addresses(ptx: bytes, entry: str) -> tuple[str, ...]:
+    """List the lowered names whose addresses the kernel `entry` stores as ``volatile``, in order."""
+    body = re.search(rb"(?s)\.entry %s\(.*?\n\}" % entry.encode(), ptx)
+    held: dict[bytes, bytes] = {}  # by register
+    stored = []
+    for move, register, name, stored_register in re.findall(_ADDRESS, body[0] if body else b""):
+        if move:
+            held[register] = held.get(name, name)  # variables are converted to generic addresses
+        else:
+            stored.append(held.get(stored_register, b"").decode())
+    return tuple(stored)
+
+
+def without_functions(ptx: bytes, names: bytes) -> bytes:
+    """Drop the kernels and functions whose names match `names`, a pattern, and declarations for their use.
+
+    Of a kernel that nothing else refers to, only the definition remains.
+    """
+    rest = re.sub(_FUNCTION.replace(b"NAMES", names), b"", ptx)
+    if not re.search(_DECLARATION, rest):
+        return rest
+    text = re.sub(_COMMENT, b"", re.sub(_DECLARATION, b"", rest))
+    counts = Counter(re.findall(rb"[\w$]+", text))
+    unused = {name for name, _ in re.findall(_ENTRY, text) if counts[name] == 1}
+    return re.sub(_DECLARATION, lambda match: b"" if match[1] in unused else match[0], rest)
 
 
 def _parameters(declarations: bytes) -> Iterator[Parameter]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 from cuda_ext.compiler.fatbin_packing import pack
-from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product, SignatureJob
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product
 from cuda_ext.compiler.library import compile_log, library_images, missing_jobs
 from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.compiler.translation_unit import Compiler, ReflectingCompiler, SourceKind
+from cuda_ext.compiler.translation_unit import Compiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError, join_errors
 from cuda_ext.fields import is_file_name
 from cuda_ext.formats.fatbin import read_fatbin
@@ -28,8 +27,6 @@ def perform(job: Job, compiler: Compiler) -> Product:
             from cuda_ext.toolchain.nvjitlink import link  # most sources are not linked
 
             return (read_image(architecture, link(inputs, architecture)),)
-        case SignatureJob(unit, (architecture,)):
-            return cast("ReflectingCompiler", compiler).reflect(unit, architecture)
         case CompileJob(unit, architectures):
             return compiler.compile(unit, architectures)
 

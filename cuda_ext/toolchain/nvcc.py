@@ -15,15 +15,13 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import (
-    LTO,
-    NOT_FOR_TYPES,
+    KEEPS_PROBES,
     common_options,
     definitions,
     include_directories,
 )
-from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Trace
+from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Trace
 from cuda_ext.compiler.signatures.probes import (
-    PROBES,
     Probed,
     known_subjects,
     probe,
@@ -33,13 +31,19 @@ from cuda_ext.compiler.signatures.probes import (
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
-from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
+from cuda_ext.toolchain.programs.nvcc_probes import (
+    FIRST_LINE,
+    lowered_names,
+    with_instantiations,
+    with_probes,
+    without_probes,
+)
 
 __all__ = ["Nvcc"]
 
@@ -134,32 +138,37 @@ class Nvcc:
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        # A reference from host code makes nvcc compile an instantiation, and changes nothing else.
-        source = _with_name_map(unit, "static void* const", unit.instantiate)
-        if unit.may_include and architectures[0].kind != "ltoir" and not LTO.intersection(unit.options.raw):
-            return self._compile_lean(unit, source, architectures)
+        """Compile to PTX with probes, and assemble that without these and without what is not used."""
+        first = architectures[0]
+        is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
+        options = [o for o in _options(unit, first) if not (is_apart and o in KEEPS_PROBES)]
+        options = [*_target(first.as_kind("ptx")), *options]
+        text, log, trace, names, types = self._probe(unit, options, known_subjects(unit))
+        text = without_unused_variables(without_probes(text), [unit])
+
+        def probe_more(subjects: Sequence[str]) -> Mapping[str, Probed]:
+            types.update(self._probe(unit, options, subjects)[-1])  # for another image, too
+            return types
+
         images = []
         for architecture in architectures:
-            verbose = VERBOSE if architecture.kind == "cubin" else ()
-            options = [*_target(architecture), *_options(unit, architecture), *verbose]
-            data, log, trace = self._run(unit, source, options)
-            images.append(attach_log(read_image(architecture, data), log, trace))
+            data, messages = text, log
+            if is_apart:
+                data, messages, trace = self._compile_apart(unit, architecture)
+            elif architecture.kind == "cubin":
+                data, messages = self._assemble(unit, text, architecture)
+                messages = "\n".join(filter(None, (log, messages)))
+            image = attach_log(read_image(architecture, data), messages, trace)
+            shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
+            signatures = describe(unit, shown, names, types, probe_more)
+            images.append(replace(image, names=names, signatures=signatures))
         return tuple(images)
 
-    def _compile_lean(
-        self, unit: TranslationUnit, source: bytes, architectures: Sequence[Architecture]
-    ) -> tuple[CompiledImage, ...]:
-        """Compile to PTX, and assemble that without the variables of headers that are not used."""
-        target = architectures[0].as_kind("ptx")
-        text, log, trace = self._run(unit, source, [*_target(target), *_options(unit, target)])
-        text = without_unused_variables(text, [unit])
-        images = []
-        for architecture in architectures:
-            is_cubin = architecture.kind == "cubin"
-            data, messages = self._assemble(unit, text, architecture) if is_cubin else (text, "")
-            messages = "\n".join(filter(None, (log, messages)))
-            images.append(attach_log(read_image(architecture, data), messages, trace))
-        return tuple(images)
+    def _compile_apart(self, unit: TranslationUnit, architecture: Architecture) -> tuple[bytes, str, Trace]:
+        """Compile without probes."""
+        verbose = VERBOSE if architecture.kind == "cubin" else ()
+        options = [*_target(architecture), *_options(unit, architecture), *verbose]
+        return self._run(unit, with_instantiations(unit), options)
 
     def _assemble(self, unit: TranslationUnit, text: bytes, architecture: Architecture) -> tuple[bytes, str]:
         """Assemble PTX, as nvcc itself does with it."""
@@ -177,39 +186,31 @@ class Nvcc:
             raise self._cannot_run(error, unit) from None
         raise _failure(ended.output.strip(), unit, ended)
 
-    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        """Compile to PTX, with a table of the kernels to instantiate and of probes; nothing of it ships."""
-        options = [o for o in _options(unit, architecture) if o not in NOT_FOR_TYPES]
-        options = [*_target(architecture.as_kind("ptx")), *options]
-        assembly, names, types, trace = self._probe(unit, options, known_subjects(unit))
-        image = read_image(architecture.as_kind("ptx"), assembly)
-        described = describe(unit, image, names, types, lambda more: self._probe(unit, options, more)[2])
-        return replace(described, trace=trace)
-
     def _probe(
         self, unit: TranslationUnit, options: Sequence[str], subjects: Sequence[str]
-    ) -> tuple[bytes, dict[str, str], dict[str, Probed], Trace]:
+    ) -> tuple[bytes, str, Trace, dict[str, str], dict[str, Probed]]:
         """Compile to PTX with probes for `subjects`, of which those that nvcc rejects are left out.
 
-        Returns the PTX, the lowered names of the instantiations, and the types of the subjects.
+        Returns the PTX, the messages, the trace, the lowered names of the instantiations, and the types of
+        the subjects.
         """
         while True:
-            expressions = [*unit.instantiate, *(probe(s, index) for index, s in enumerate(subjects))]
-            source = _with_name_map(unit, "static __device__ void* const", expressions)
+            probes = [probe(subject, index) for index, subject in enumerate(subjects)]
             lines: list[int] = []
             try:
-                assembly, _, trace = self._run(unit, source, options, lines)
+                text, log, trace = self._run(unit, with_probes(unit, probes), options, lines)
                 break
             except CompilationError:
                 first = len(unit.instantiate)
                 accepted = [s for index, s in enumerate(subjects, first) if index not in lines]
                 if len(accepted) == len(subjects):
+                    self._run(unit, with_instantiations(unit), options)  # for an error without probes
                     raise
                 subjects = accepted
-        lowered = ptx.addresses(assembly, _NAME_MAP)
+        lowered = lowered_names(text)
         types = map(read_probe, lowered[len(unit.instantiate) :])
         probed = {s: found for s, found in zip(subjects, types, strict=True) if found is not None}
-        return assembly, dict(zip(unit.instantiate, lowered, strict=False)), probed, trace
+        return text, log, trace, dict(zip(unit.instantiate, lowered, strict=False)), probed
 
     def _run(
         self, unit: TranslationUnit, source: bytes, options: Sequence[str], rejected: list[int] | None = None
@@ -237,7 +238,7 @@ class Nvcc:
         if self.launcher:
             self._check_launcher(self.launcher, ended)
         if rejected is not None:
-            rejected += (line - _FIRST_LINE for line in name_map_lines(log))
+            rejected += (line - FIRST_LINE for line in name_map_lines(log))
         raise _failure(log, unit, ended)
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
@@ -316,9 +317,6 @@ _PROGRAMS = ("bin/ptxas", "bin/nvcc.profile", "nvvm/bin/cicc", "nvvm/libdevice/l
 _OUTPUT = "cuda_ext.image"
 _READ = "cuda_ext.d"
 _TIMES = "cuda_ext.times"
-_NAME_MAP = "cuda_ext_name_map"
-_DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void probe() {}")
-_FIRST_LINE = 2  # of an expression, behind the declaration
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
@@ -377,20 +375,3 @@ def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> 
     # Launchers do not read response files. nvcc splits options at commas and removes one backslash of each
     # pair; the rest is passed to a shell, unquoted.
     return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]
-
-
-def _with_name_map(unit: TranslationUnit, declaration: str, expressions: Sequence[str]) -> bytes:
-    """Append a table of the kernels and probes `expressions` to the source, with its own line numbers."""
-    if not expressions:
-        return unit.source
-    table = [
-        ";",  # an incomplete source causes an error here, before the table
-        # Device code cannot refer to kernels that are not defined, nor to such functions if their types are
-        # of an anonymous namespace.
-        *([_DEFINED_PROBES] if len(expressions) > len(unit.instantiate) else []),
-        '#line 1 "__nv_name_map"',
-        f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
-        *(f"(void*)&{expression}," for expression in expressions),
-        "};",
-    ]
-    return unit.source + "\n".join(["", *table, ""]).encode()

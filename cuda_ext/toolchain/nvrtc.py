@@ -185,19 +185,15 @@ class Nvrtc:
             text = without_unused_variables(whole, [unit])
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
-        return replace(image, signatures=self.describe(unit, image, program), text=text)
-
-    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        """The signatures of all that is in the PTX of `unit`, with its trace."""
-        options = [*self._options(unit), *_target(architecture.as_kind("ptx"))]
-        program, trace = self._run(unit, options, known_subjects(unit))
-        image = read_image(architecture.as_kind("ptx"), program.image("ptx"))
-        return replace(self.describe(unit, image, program), trace=trace)
+        return replace(image, names=program.names, signatures=self.describe(unit, image, program), text=text)
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """The signatures of all that is in `image`, which `program` made."""
         if image.architecture.kind == "ltoir":  # shows nothing
-            return replace(self.reflect(unit, image.architecture), trace=NO_TRACE)
+            architecture = image.architecture.as_kind("ptx")
+            options = [*self._options(unit), *_target(architecture)]
+            program, _ = self._run(unit, options, known_subjects(unit))
+            image = read_image(architecture, program.image("ptx"))
 
         def probe(subjects: Sequence[str]) -> Mapping[str, Probed]:
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, SignatureJob
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome
 from cuda_ext.compiler.library import library_images, missing_jobs
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures
@@ -28,37 +28,22 @@ def some_cubin() -> bytes:
 
 def image(architecture: Architecture, kernel: str) -> CompiledImage:
     """An image that is said to have `kernel`; the name lies behind it."""
-    return CompiledImage(architecture, some_cubin() + kernel.encode(), (kernel,), (), {kernel: ()})
+    signatures = Signatures({kernel: Kernel(kernel, kernel, 0, ())}, {})
+    data = some_cubin() + kernel.encode()
+    return CompiledImage(architecture, data, (kernel,), (), {kernel: ()}, signatures=signatures)
 
 
-def signatures(kernel: str) -> Signatures:
-    return Signatures({kernel: Kernel(kernel, kernel, 0, ())}, {})
-
-
-def test_signatures_are_read_once_where_images_came_without():
+def test_a_library_needs_a_pass_for_each_target():
     plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
     jobs: list[Job] = [CompileJob(A, (SM_80,)), CompileJob(A, (SM_90,))]
     assert missing_jobs(plan, {}) == jobs
-    products: dict[Job, Outcome] = {jobs[0]: (image(SM_80, "k"),)}
+    products: dict[Job, Outcome] = {jobs[0]: (image(SM_80, "old"),)}
     assert missing_jobs(plan, products) == jobs[1:]
-    products[jobs[1]] = (image(SM_90, "k"),)
-    (last,) = missing_jobs(plan, products)
-    assert last == SignatureJob(A, (SM_90,))
-    products[last] = signatures("k")
+    products[jobs[1]] = (image(SM_90, "new"),)
     assert missing_jobs(plan, products) == []
-    images, _ = library_images(plan, products)
+    images, found = library_images(plan, products)
     assert [image.architecture for image in images] == [SM_80, SM_90]
-
-
-def test_images_with_signatures_need_no_further_pass():
-    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
-    products: dict[Job, Outcome] = {
-        CompileJob(A, (each,)): (replace(image(each, "k"), signatures=signatures("k")),)
-        for each in (SM_80, SM_90)
-    }
-    assert missing_jobs(plan, products) == []
-    _, found = library_images(plan, products)
-    assert found.kernels.keys() == {"k"}
+    assert found.kernels.keys() == {"old", "new"}
 
 
 def test_a_kernel_with_other_types_for_another_architecture_is_refused():
@@ -79,27 +64,11 @@ def test_the_cubin_and_the_ptx_of_a_target_are_one_job():
     assert jobs == ["sm_80", "sm_90, compute_90"]
 
 
-def test_an_image_with_other_kernels_needs_signatures_of_its_own():
-    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
-    products: dict[Job, Outcome] = {
-        CompileJob(A, (SM_80,)): (image(SM_80, "old"),),
-        CompileJob(A, (SM_90,)): (image(SM_90, "new"),),
-        SignatureJob(A, (SM_90,)): signatures("new"),
-    }
-    assert missing_jobs(plan, products) == [SignatureJob(A, (SM_80,))]
-    products[SignatureJob(A, (SM_80,))] = signatures("old")
-    assert missing_jobs(plan, products) == []
-    _, found = library_images(plan, products)
-    assert set(found.kernels) == {"old", "new"}
-
-
 def test_a_link_comes_when_all_objects_are_there():
     plan = LibraryPlan("p.kernels", (A, B), (SM_90,), link=True)
     products: dict[Job, Outcome] = {}
     for each in (A, B):
         products[CompileJob(each, (SM_90,))] = (image(SM_90, each.name),)
-        assert missing_jobs(plan, products)
-        products[SignatureJob(each, (SM_90,))] = signatures(each.name)
     (link,) = missing_jobs(plan, products)
     assert isinstance(link, LinkJob)
     assert [item.data.removeprefix(some_cubin()) for item in link.inputs] == [b"device/a.cu", b"device/b.cu"]
@@ -112,7 +81,6 @@ def test_nothing_is_linked_after_a_failure_and_all_failures_are_one_error():
     products: dict[Job, Outcome] = {}
     for each in (A, B):
         products[CompileJob(each, (SM_90,))] = CompilationError(f"{each.name}(1): error")
-        products[SignatureJob(each, (SM_90,))] = signatures(each.name)
     assert missing_jobs(plan, products) == []
     with pytest.raises(CompilationError) as caught:
         library_images(plan, products)

@@ -60,7 +60,7 @@ def test_ptx_is_read(data: bytes) -> None:
         assert name
         assert all(parameter.offset >= 0 and parameter.size > 0 for parameter in parameters)
     assert set(ptx.code(data)) <= set(ptx.kernels(data))
-    assert all(name.isascii() for name in (*ptx.undefined(data), *ptx.addresses(data, "table")))
+    assert all(name.isascii() for name in (*ptx.undefined(data), *ptx.stored_addresses(data, "table")))
     if target := ptx.target(data):
         assert Architecture.parse(str(target)) == target
     names, words = ptx.discardable_variables(data), set(re.findall(rb"[\w$]+", data))

@@ -124,9 +124,9 @@ def test_a_time_trace_costs_nvcc_no_types(compiler):
     timed = find_nvcc(None, os.environ)
     timed.timed = True
     source = "template <class T> __global__ void k(T* x, int n) {}"
-    signatures = timed.reflect(unit(source, "k<float>"), SM_90)
-    assert [k.signature for k in signatures.kernels.values()] == ["k<float>(float* x, int n)"]
-    assert signatures.trace.spans
+    (image,) = timed.compile(unit(source, "k<float>"), [SM_90])
+    assert [k.signature for k in image.signatures.kernels.values()] == ["k<float>(float* x, int n)"]
+    assert image.trace.spans
 
 
 def test_offsets_are_those_of_the_newest_cubin(compiler):

@@ -21,7 +21,7 @@ from cuda_ext.formats.cubin import Resources
 
 __all__ = ["Action", "BuildRecord", "JobRecord", "decode_record", "encode_record"]
 
-Action = Literal["compile", "reflect", "link"]
+Action = Literal["compile", "link"]
 
 # Bytes of a record before compression; a page that claims more is not one of ours.
 _LARGEST = 1 << 30
@@ -31,8 +31,8 @@ _LARGEST = 1 << 30
 class JobRecord:
     """One job: a translation unit for one architecture, or for several that are compiled together.
 
-    A ``reflect`` job only determines names and types. ``worker`` is a number, and empty for a job that came
-    from the cache or failed. ``start`` counts seconds since the build began.
+    ``worker`` is a number, and empty for a job that came from the cache or failed. ``start`` counts seconds
+    since the build began.
     """
 
     module: str

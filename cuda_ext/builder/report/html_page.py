@@ -163,11 +163,10 @@ def _describe_job(job: JobRecord) -> str:
     """Return the tooltip of a job: what it was, how it ended, when, and its most expensive phases."""
     did = {"compiled": "compiled in", "failed": "failed after", "cached": "from the cache"}[job.ending]
     took = f" {format_duration(job.duration)}" if job.ending != "cached" else ""
-    action = [job.action] if job.action == "reflect" else []
     phases = sum_times([nest_spans(job)], phase_of)[:_TOP_PHASES]
     lines = [
         job.unit,
-        " · ".join([job.module, job.architecture, *action]),
+        f"{job.module} · {job.architecture}",
         f"{did}{took}, started at {format_seconds(job.start)}",
         *(f"{phase.name}: {format_duration(phase.exclusive)}" for phase in phases),
     ]

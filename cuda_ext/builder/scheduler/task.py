@@ -16,7 +16,7 @@ from pathlib import Path
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
 from cuda_ext.compiler.jobs import Job, encode_product
-from cuda_ext.compiler.products import Signatures, Span
+from cuda_ext.compiler.products import Span
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.toolchain.compile_library import perform
@@ -77,7 +77,7 @@ class Task:
                 except CompilationError as error:
                     error.commands = tuple(commands)
                     raise
-        trace = product.trace if isinstance(product, Signatures) else product[0].trace
+        trace = product[0].trace
         return TaskResult(
             encode_product(product),
             trace.reads,

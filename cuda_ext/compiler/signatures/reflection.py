@@ -50,7 +50,7 @@ def read_ready_image(architecture: Architecture, data: bytes) -> CompiledImage:
 
 def check_product(product: Product) -> Product:
     """Return `product`, which a cache had, if its images are whole. Raises :class:`BuildError` otherwise."""
-    for image in () if isinstance(product, Signatures) else product:
+    for image in product:
         known = read_image(image.architecture, image.data)
         if not image.data or known.entries != image.entries or known.variables != image.variables:
             raise BuildError(f"not the image of {image.architecture}")
@@ -168,7 +168,7 @@ def describe(
                 alignment=probed_type.alignment,
             )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
-    return Signatures(kernels, symbols, frozenset(contents.variables), names, "\n".join(log))
+    return Signatures(kernels, symbols, "\n".join(log))
 
 
 _NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"

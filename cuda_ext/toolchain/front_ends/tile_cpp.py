@@ -83,7 +83,9 @@ class TileCpp:
             signatures = self._nvrtc.describe(unit, image, program)
             sizes = {**image.sizes, **{name: (symbol.size,) for name, symbol in signatures.symbols.items()}}
             launches = dict.fromkeys(image.entries, _LAUNCH)
-            images.append(replace(image, sizes=sizes, signatures=signatures, launches=launches))
+            images.append(
+                replace(image, sizes=sizes, names=program.names, signatures=signatures, launches=launches)
+            )
         return tuple(images)
 
 

@@ -353,13 +353,6 @@ def test_phases_and_headers_are_summed_over_compilations():
     assert "2 headers took 1.0 s, 50 % of the traced time" in found.sections["headers"]
 
 
-def test_jobs_that_determine_names_are_marked():
-    found = page(build(jobs=(job(), job(action="reflect", ending="failed")))).sections
-    assert "1 compilation failed device/axpy.cu sm_90 reflect" in found[""]
-    assert "Half-height bars only determine names and types" in found["timeline"]
-    assert "Half-height" not in page(build()).sections["timeline"]
-
-
 def test_failures_come_first():
     failed = tuple(job("device/bad.cu", a, ending="failed") for a in ("sm_100", "sm_90"))
     text = page(build(jobs=failed)).sections[""]

@@ -1,0 +1,54 @@
+"""Sources for nvcc with instantiations and probes, whose lowered names its PTX has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cuda_ext.compiler.signatures.probes import PROBES
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats import ptx
+
+__all__ = ["FIRST_LINE", "lowered_names", "with_instantiations", "with_probes", "without_probes"]
+
+FIRST_LINE = 2  # of a name expression in the file __nv_name_map, behind a declaration
+_TABLE, _LOWERED = "cuda_ext_name_map", "_Z17cuda_ext_name_mapILi0EEvPVPv"
+# Device code cannot refer to kernels that are not defined, nor to such functions if their types are of an
+# anonymous namespace.
+_DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void probe() {}")
+
+
+def with_instantiations(unit: TranslationUnit) -> bytes:
+    """Append references from host code to instantiations: nvcc compiles them, and changes nothing else."""
+    addresses = [f"(void*)&{expression}," for expression in unit.instantiate]
+    declaration = f"[[maybe_unused]] static void* const {_TABLE}_[] = {{"
+    return _with_table(unit.source, declaration, addresses, "};")
+
+
+def with_probes(unit: TranslationUnit, probes: Sequence[str]) -> bytes:
+    """Append a kernel with the addresses of the instantiations and probes, which can be taken out again."""
+    source, expressions = with_instantiations(unit), (*unit.instantiate, *probes)
+    addresses = [f"*cuda_ext_address++ = (void*)&{expression};" for expression in expressions]
+    # A template: names of internal linkage contain another name of the source, if it has any.
+    declaration = f"template <int> __global__ void {_TABLE}(void* volatile* cuda_ext_address) {{"
+    end = f"}} template __global__ void {_TABLE}<0>(void* volatile*);"
+    return _with_table(source, declaration, addresses, end, _DEFINED_PROBES if probes else "")
+
+
+def _with_table(source: bytes, declaration: str, lines: Sequence[str], end: str, before: str = "") -> bytes:
+    if not lines:
+        return source
+    # An incomplete source causes an error at the semicolon, before the lines that have their own numbers.
+    table = [";", before, '#line 1 "__nv_name_map"', declaration, *lines, end]
+    return source + "\n".join(["", *table, ""]).encode()
+
+
+def lowered_names(text: bytes) -> tuple[str, ...]:
+    """The lowered names of the instantiations and probes, in their order, in the PTX `text`."""
+    return ptx.stored_addresses(text, _LOWERED)
+
+
+def without_probes(text: bytes) -> bytes:
+    """The PTX without the table of names and probes, and the file of its line numbers."""
+    text = ptx.without_functions(text, rf"{_LOWERED}|_ZN14cuda_ext_probe\w+".encode())
+    return re.sub(rb'(?m)^[ \t]*\.file[ \t]+\d+ "[^"\n]*/__nv_name_map".*\n', b"", text)
