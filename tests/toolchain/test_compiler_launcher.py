@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,16 +62,14 @@ def ccache(tmp_path) -> Nvcc:
 def sccache(tmp_path) -> Iterator[Nvcc]:
     """sccache with its own server, which ends with the test."""
     path = program("sccache")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environ = {
-        "SCCACHE_DIR": f"{tmp_path}/sccache",
-        "SCCACHE_SERVER_PORT": port,
-        "SCCACHE_IDLE_TIMEOUT": "60",
-    }
-    yield nvcc(path, **environ)
-    subprocess.run([path, "--stop-server"], env={**os.environ, **environ}, capture_output=True, timeout=30)
+    with tempfile.TemporaryDirectory() as short:  # as names of sockets have to be
+        environ = {
+            "SCCACHE_DIR": f"{tmp_path}/sccache",
+            "SCCACHE_SERVER_UDS": f"{short}/socket",
+            "SCCACHE_IDLE_TIMEOUT": "60",
+        }
+        yield nvcc(path, **environ)
+        subprocess.run([path, "--stop-server"], env={**os.environ, **environ}, capture_output=True)
 
 
 def outcome(compiler: Nvcc, compiled: TranslationUnit) -> list[object]:
