@@ -11,6 +11,8 @@ import sys
 from _environment import ROOT, Environment, step
 
 WORK = ROOT / ".test"
+# A registry may be slow for a while, and no test is about that.
+PATIENCE = {"UV_HTTP_RETRIES": "10", "UV_HTTP_TIMEOUT": "120"}
 # Programs that tests run and pip cannot install, with their names.
 PROGRAMS = {
     "a C++ compiler": ("g++", "clang++"),
@@ -25,7 +27,7 @@ def main(arguments: list[str]) -> int:
     environment.pip("install", "uv")  # much faster than pip
     packages = ("--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
     if status := environment.run(
-        "-m", "uv", "pip", "install", "--quiet", "--python", environment.python, *packages
+        "-m", "uv", "pip", "install", "--quiet", "--python", environment.python, *packages, **PATIENCE
     ):
         return status
     checks = {
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> int:
     step("pytest")
     # Most tests start Python, which must not compile our modules each time.
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
-    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode):
+    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode, **PATIENCE):
         failed.append("pytest")
     if missing := [title for title, names in PROGRAMS.items() if not any(map(shutil.which, names))]:
         print(f"not installed, so some tests were skipped: {', '.join(missing)}")
