@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 
 from cuda_ext import manifest
@@ -272,6 +273,13 @@ def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoun
     """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
     module = library.manifest.module
     plain = plain_name(name)
+    if line := _line_of_function(library, name):
+        built = _join(each for each, _ in library.named if plain_name(each) == plain)
+        return KernelNotFoundError(
+            f"{name} was not built ahead; built: {built}",
+            where=module,
+            remedy=f'add "{line}" to `instantiate` and build again',
+        )
     kernels = [e.expression for e in library.entities.get(plain, ()) if isinstance(e, manifest.Kernel)]
     if kernels or (obstacle and library.on_demand.owner(name)):
         built = _join(kernels) or "none"
@@ -289,6 +297,19 @@ def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoun
         f"{module} has no kernel or symbol {name!r}",
         remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
     )
+
+
+def _line_of_function(library: Library, name: str) -> str:
+    """The instantiation for the kernel `name` of a Python function, after another of it; or nothing."""
+    for kernel in library.manifest.kernels:
+        source = library.manifest.units[kernel.unit].sources[0]
+        built = kernel.expression.partition(" if ")[0]
+        if plain_name(built) == plain_name(name) and source.name.endswith(".py") and source.instantiate:
+            from cuda_ext.compiler.front_ends.instantiation import instantiate_alike
+
+            with contextlib.suppress(ValueError):  # in a damaged manifest
+                return instantiate_alike(source.instantiate[0], built, name)
+    return ""
 
 
 def _join(names: Iterable[str], most: int = 20) -> str:

@@ -101,6 +101,7 @@ def test_a_function_is_launched_as_in_triton(
     kernels.scale["fp32, BLOCK=128"](ArrayAt(8192), ArrayAt(4096), 60, 2.0, grid=3, BLOCK=128)
     caught(kernels.scale, y, x, 60, 2.0, BLOCK=256, grid=3)
     caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, BLOCK=256, grid=3)
+    caught(lambda: kernels.scale["fp64, BLOCK=64"])
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     signature = "(float* out, const float* x, int n, float factor)"
@@ -109,6 +110,9 @@ def test_a_function_is_launched_as_in_triton(
         "ArgumentError: no kernel was built for BLOCK=256; built: scale<fp16, BLOCK=128>; scale<fp32, "
         "BLOCK=128>",
         "ArgumentError: argument 'BLOCK': scale<fp16, BLOCK=128> was compiled for BLOCK=128, not 256",
+        "KernelNotFoundError: p.kernels: scale<fp64, BLOCK=64> was not built ahead; built: scale<fp16, "
+        f'BLOCK=128>, scale<fp32, BLOCK=128>; add "{TEXT.format(T="fp64", B=64)}" to `instantiate` and build '
+        "again",
     ]
     assert len(done.launches) == 7
     for launch in done.launches:

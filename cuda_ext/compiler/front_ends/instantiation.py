@@ -20,7 +20,14 @@ from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.errors import shorten
 from cuda_ext.formats.variant_conditions import parse
 
-__all__ = ["Axis", "Instantiation", "ParameterType", "TypedParameter", "parse_instantiation"]
+__all__ = [
+    "Axis",
+    "Instantiation",
+    "ParameterType",
+    "TypedParameter",
+    "instantiate_alike",
+    "parse_instantiation",
+]
 
 
 class Axis(NamedTuple):
@@ -209,6 +216,28 @@ def parse_instantiation(text: str) -> Instantiation:
     if when:
         parse(when)
     return Instantiation(function[1], parameters, constants, configuration, " ".join(when.split()))
+
+
+def instantiate_alike(text: str, built: str, name: str) -> str:
+    """The instantiation for a kernel `name`, after `text`, from which the kernel `built` was compiled.
+
+    >>> instantiate_alike("f(x: *fp16:16, n: i32, B=64)", "f<fp16, B=64>", "f<fp64, B=128>")
+    'f(x: *fp64:16, n: i32, B=128)'
+    """
+    each = parse_instantiation(text)
+    old, new = ([*split_arguments(n.partition("<")[2].rpartition(">")[0])] for n in (built, name))
+    types = dict(zip((a for a in old if "=" not in a), (a for a in new if "=" not in a), strict=False))
+    given = dict(argument.split("=", 1) for argument in new if "=" in argument)
+
+    def retype(parameter: TypedParameter) -> TypedParameter:
+        type_ = parameter.type
+        if parameter.axes or not type_.isidentifier():
+            element = next((t for t in types if re.search(rf"(\b|k){re.escape(t)}\b", type_)), "")
+            type_ = type_.replace(element, types.get(element, ""), 1)
+        return parameter._replace(type=type_)
+
+    parameters = tuple(retype(parameter) for parameter in each.parameters if parameter.name not in given)
+    return str(Instantiation(each.function, parameters, {**each.constants, **given}))
 
 
 def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, str]]:
