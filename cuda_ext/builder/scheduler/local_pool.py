@@ -249,10 +249,11 @@ class WorkerPool(Executor):
                 f"the processes that compile end at once ({death}), whatever the source ({sources})",
                 remedy=f"if there is too little memory for {self._count} of them, set MAX_JOBS to fewer",
             )
+        by_system = "if there is too little memory, set MAX_JOBS to fewer"
         raise CompilationError(
             f"the compiler's process {death}, twice",
             where=str(task),
-            remedy="if there is too little memory, set MAX_JOBS to fewer",
+            remedy=by_system if "signal" in death else "see what it wrote, and whether the source ends it",
         )
 
     def _worker(self, number: int) -> process.Child:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.diagnostics import shorten_output
 
 __all__ = ["contained"]
@@ -27,16 +27,14 @@ def contained(
 ) -> Iterator[None]:
     """Raise all errors within as :class:`CompilationError` that say `what` was done with the source `where`.
 
-    Errors of the tool chain are raised as they are. The working directory, the environment, the search path,
-    the streams and the recursion limit are as before behind it.
+    The working directory, the environment, the search path, the streams and the recursion limit are as before
+    behind it.
     """
     restore = _remember()
     try:
         yield
     except CompilationError as error:
         raise CompilationError(f"{what}: {error.problem}", where=where, remedy=error.remedy) from None
-    except BuildError:
-        raise
     except BaseException as error:  # this process compiles on
         restore()
         raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
@@ -46,7 +44,8 @@ def contained(
 
 def _remember() -> Callable[[], None]:
     """The function that restores the state of this process as it is now."""
-    directory, environ, limit = Path.cwd(), dict(os.environ), sys.getrecursionlimit()
+    directory, environ, limit = Path.cwd(), os.environ, sys.getrecursionlimit()
+    variables = dict(environ)
     streams: dict[str, Any] = {name: getattr(sys, name) for name in _STREAMS}
     lists: dict[str, list[Any]] = {name: getattr(sys, name) for name in _LISTS}
     contents = {name: [*each] for name, each in lists.items()}
@@ -60,8 +59,9 @@ def _remember() -> Callable[[], None]:
         sys.setrecursionlimit(limit)
         with suppress(OSError):
             os.chdir(directory)
-        if dict(os.environ) != environ:
-            os.environ.clear()
-            os.environ.update(environ)
+        os.environ = environ  # noqa: B003 - the object that was there
+        if dict(environ) != variables:
+            environ.clear()
+            environ.update(variables)
 
     return restore

@@ -58,7 +58,7 @@ os.chdir(Path(__file__).parent)
 os.environ["CUDA_EXT_A_SOURCE"] = "1"
 del os.environ["PATH"]
 sys.path.clear()
-sys.path = sys.path_hooks = sys.stdout = None
+sys.path = sys.path_hooks = sys.stdout = os.environ = None
 sys.setrecursionlimit(200)
 """
     for changes in (text, f"{text}raise ValueError"):
