@@ -13,6 +13,7 @@ import click
 
 import cuda_ext
 from cuda_ext.cli.completion import ARCHITECTURES
+from cuda_ext.cli.environment import environment_with
 from cuda_ext.cli.terminal import (
     DIRECTORY,
     FILE,
@@ -23,7 +24,7 @@ from cuda_ext.cli.terminal import (
     naming_errors,
     shorten_path,
 )
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import ConfigError
 from cuda_ext.formats.quantities import format_count, format_size
 
 if TYPE_CHECKING:
@@ -113,19 +114,13 @@ def build(
         check_replaceable(depfile, "depfile of a build", is_depfile)
         rule = _render_depfile(project, outputs)  # before the outputs exist
     options = {
-        "CUDAARCHS": ";".join(architectures),
-        "MAX_JOBS": jobs,
-        "CUDA_EXT_REPORT": report and report.absolute(),
-        "CUDA_EXT_TRACE": trace and trace.absolute(),
+        "CUDAARCHS": ("--arch", ";".join(architectures)),
+        "MAX_JOBS": ("--jobs", jobs),
+        "CUDA_EXT_REPORT": ("--report", report and report.absolute()),
+        "CUDA_EXT_TRACE": ("--trace", trace and trace.absolute()),
     }
-    environ = {**os.environ, **{name: str(value) for name, value in options.items() if value}}
-    with ending_in_order():
-        try:
-            packages = _build(project, places, output, environ, verbose)
-        except BuildError as error:
-            if architectures and error.where == "CUDAARCHS":
-                raise Failure(error.problem, where="--arch", remedy=error.remedy) from None
-            raise
+    with ending_in_order(), environment_with(options) as environ:
+        packages = _build(project, places, output, environ, verbose)
         if shared:
             with naming_errors(shared.directory):
                 shared.remove_renamed(places)

@@ -1,10 +1,17 @@
-"""The environment variables that the package reads, as ``cuda-ext --help`` and doctor describe them."""
+"""The environment variables that the package reads, and the options of commands that replace some of them."""
 
 from __future__ import annotations
 
-__all__ = ["VARIABLES"]
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-# By name. A test compares the names with docs/reference/environment.md and with what the sources read.
+from cuda_ext.errors import BuildError
+
+__all__ = ["VARIABLES", "environment_with"]
+
+# As ``cuda-ext --help`` and doctor describe them. A test compares the names with
+# docs/reference/environment.md and with what the sources read.
 VARIABLES = {
     "CUDA_EXT_CACHE": "the cache: a directory, or the URL of a shared one",
     "CUDA_EXT_CACHE_SIZE": "the maximum size of the cache, such as 5G; 0 turns it off",
@@ -21,3 +28,17 @@ VARIABLES = {
     "NVCC_CCBIN": "the host compiler of nvcc",
     "CUDA_VISIBLE_DEVICES": "the GPUs that a process sees",
 }
+
+
+@contextmanager
+def environment_with(options: Mapping[str, tuple[str, object]]) -> Iterator[dict[str, str]]:
+    """The environment of a build, in which the values of `options` replace variables, unless they are empty.
+
+    `options` are the variables, each with an option and its value. Errors name the option for the variable.
+    """
+    given = {name: (option, str(value)) for name, (option, value) in options.items() if value}
+    try:
+        yield {**os.environ, **{name: value for name, (_, value) in given.items()}}
+    except BuildError as error:
+        error.where, _ = given.get(error.where, (error.where, ""))
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import webbrowser
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from cuda_ext.cli.completion import ARCHITECTURES
+from cuda_ext.cli.environment import environment_with
 from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 
@@ -45,12 +45,12 @@ def report(
     project = find_project(directory)
     file = (output or project.root / (project.settings.report or _FILE)).absolute()
     options = {
-        "CUDA_EXT_REPORT": str(file),
-        "CUDAARCHS": ";".join(architectures),
-        "CUDA_EXT_CACHE_SIZE": "0" if fresh else "",
+        "CUDA_EXT_REPORT": ("--output", file),
+        "CUDAARCHS": ("--arch", ";".join(architectures)),
+        "CUDA_EXT_CACHE_SIZE": ("--fresh", "0" if fresh else ""),
     }
-    environ = {**os.environ, **{name: value for name, value in options.items() if value}}
-    packages = build_project(project, partial(click.echo, err=True), environ)
+    with environment_with(options) as environ:
+        packages = build_project(project, partial(click.echo, err=True), environ)
     click.echo(f"{shorten_path(file)}: {format_count(len(packages), 'module')}")
     if is_opened:
         webbrowser.open(file.as_uri())

@@ -128,11 +128,12 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
         if architecture.number < min(compiler.capabilities()):
             own = compiler.name in ("nvrtc", "nvcc")
             hint = "older GPUs take an older CUDA" if own else "name others in an override for these sources"
+        supported = ", ".join(f"sm_{n}" for n in compiler.capabilities())
         title = "CUDA Tile of CUDA" if compiler.name == "tile" else compiler.name
         raise BuildError(
             f"{title} {compiler.version} cannot compile for {reprlib.repr(name)}",
             where=where,
-            remedy=f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})",
+            remedy=f"{hint} (it supports {supported})",
         )
     return architecture
 
