@@ -85,7 +85,12 @@ class Kernel(FastLaunch):
     def _launcher(self) -> Launcher:
         from cuda_ext.runtime.launch.launcher import Launcher
 
-        return Launcher(self._kernel, self._load)
+        return Launcher(self._kernel, self._load, self._is_fixed)
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether images fix its launches, but for the grid."""
+        return self.expression.partition(" if ")[0] in self._library.manifest.fixed_kernels
 
     def _load(self, device: Device) -> LoadedKernel:
         return self._library.kernel(self._kernel, device)
@@ -255,7 +260,7 @@ class Kernel(FastLaunch):
         from inspect import cleandoc  # a slow import
 
         lines = [f"CUDA kernel {self.signature}", "", *(f"    {p.type} {p.name}" for p in self.parameters)]
-        if self.expression in self._library.manifest.fixed_kernels:
+        if self._is_fixed:
             lines += ["", "Its image fixes the launch, but for `grid`, `stream` and `wait`."]
         return "\n".join([*lines, "", cleandoc(str(Kernel.__doc__))])
 

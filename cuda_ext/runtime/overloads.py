@@ -6,13 +6,13 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuda_ext.errors import ArgumentError
+from cuda_ext.errors import ArgumentError, did_you_mean
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool
+from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, suggest_array
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 from cuda_ext.runtime.launch.python_arguments import is_constant
 
@@ -84,7 +84,13 @@ def choose_overload(
             f"({types}) fits several kernels",
             remedy=f'choose one with brackets, as in kernels["{next(iter(fits)).expression}"]:{candidates}',
         )
-    raise ArgumentError(f"({types}) fits none of:{candidates}")
+    names = {p.name for kernel in kernels for p in kernel.parameters}
+    known = {*names, *LAUNCH_KEYWORDS, *(name for kernel in kernels for name in kernel.constants)}
+    remedies = [
+        *(did_you_mean(name, known) for name in named if name not in known),
+        *map(suggest_array, (*arguments, *named.values())),
+    ]
+    raise ArgumentError(f"({types}) fits none of:{candidates}", remedy=next(filter(None, remedies), ""))
 
 
 def _fits_of(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:

@@ -165,7 +165,8 @@ class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: manifest.Variants) -> None:
-        super().__init__(candidates[-1].kernel._replace(expression=variants.name), self._raise_ambiguous)
+        kernel = candidates[-1].kernel._replace(expression=variants.name)
+        super().__init__(kernel, self._raise_ambiguous, any(each.is_fixed for each in candidates))
         self.variants = variants
         self._library = library
         self._candidates = candidates

@@ -78,6 +78,7 @@ def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chose
         ),
         ([FLOATS, CONST_INTS], np.zeros(3), r"^\(ndarray of float64\) fits none of"),
         ([FLOATS, CONST_INTS], "x", r"^\(str\) fits none of"),
+        ([FLOATS, CONST_INTS], [1.0], r"^\(list\) fits none of(?s:.*)\n.*numpy.array"),
     ],
 )
 def test_no_fit_and_ambiguous_fits_are_errors(candidates: Any, argument: Any, message: str) -> None:
@@ -92,6 +93,8 @@ def test_the_number_and_the_names_of_arguments_choose_too() -> None:
     assert choose_overload([INT, both], (1,), {"m": 2, "threads": 5}) is both
     with pytest.raises(ArgumentError, match=r"^\(int, k=int\) fits none of"):
         choose_overload([INT, both], (1,), {"k": 2})
+    with pytest.raises(ArgumentError, match=r"\(int n, int m\)\ndid you mean 'threads'\?$"):
+        choose_overload([INT, both], (1,), {"m": 2, "thread": 5})
 
 
 def test_every_exact_fit_counts() -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "make_fields",
     "order_arguments",
     "pack_layout",
+    "suggest_array",
 ]
 
 
@@ -361,7 +362,12 @@ def is_numpy_bool(value: object) -> bool:
 
 
 def _mismatch(expected: str, found: object) -> ArgumentError:
-    return ArgumentError(f"expected {expected}, found {describe_value(found)}")
+    return ArgumentError(f"expected {expected}, found {describe_value(found)}", remedy=suggest_array(found))
+
+
+def suggest_array(value: object) -> str:
+    """The remedy for a sequence of Python in place of an array; empty for other values."""
+    return "make it an array, as with numpy.array" if isinstance(value, list | tuple | range) else ""
 
 
 def describe_value(value: object) -> str:

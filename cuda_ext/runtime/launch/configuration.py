@@ -26,6 +26,7 @@ __all__ = [
     "LaunchOptions",
     "check_count",
     "check_extents",
+    "missing_grid",
 ]
 
 Dim: TypeAlias = (
@@ -89,7 +90,7 @@ class LaunchConfiguration(NamedTuple):
             threads = check_count("threads", options.threads, "a number of threads")
             grid, block = _divide(threads, options, kernel)
         elif options.grid is None or options.block is None:
-            raise ArgumentError("expected grid and block, or threads")
+            raise missing_grid(is_fixed=False)
         else:
             grid = check_extents("grid", options.grid, device.largest_grid)
             block = check_extents("block", options.block, device.largest_block)
@@ -129,7 +130,7 @@ class LaunchConfiguration(NamedTuple):
             if name not in ("grid", "wait") and value != LaunchOptions._field_defaults[name]:
                 raise ArgumentError("the image of this kernel fixes it", where=name, remedy="give grid alone")
         if options.grid is None:
-            raise ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
+            raise missing_grid(is_fixed=True)
         configuration = cls.fixed(fixed)
         device = kernel.device
         x, y, z = (most // n for most, n in zip(device.largest_grid, configuration.grid, strict=True))
@@ -175,6 +176,13 @@ class LaunchConfiguration(NamedTuple):
         parts += ["cooperative"] if self.cooperative else []
         parts += ["dependent"] if self.dependent else []
         return ", ".join(parts)
+
+
+def missing_grid(is_fixed: bool) -> ArgumentError:
+    """The error of a launch without a grid, of a kernel whose image fixes all else if it `is_fixed`."""
+    if is_fixed:
+        return ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
+    return ArgumentError("expected grid and block, or threads")
 
 
 def check_extents(name: str, value: Dim, largest: Extents) -> Extents:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from cuda_ext.errors import CudaExtError
 from cuda_ext.fields import HiddenParameter
 from cuda_ext.manifest import Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
@@ -107,7 +108,11 @@ class FastLaunch(Launch):
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
     ) -> Any:
         """Launch carefully, and let launches like this one be fast from now on."""
-        launched = self._launcher.launch(arguments, named, options, stream)
+        try:
+            launched = self._launcher.launch(arguments, named, options, stream)
+        except CudaExtError as error:
+            # Frames between this and where it was found say nothing to users.
+            raise error.with_traceback(None) from error.__cause__
         if options.wait and self._can_be_fast():
             self._learn(launched)
         return launched.pending

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from cuda_ext import manifest
-from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
+from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError, NoDeviceError, NoDriverError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
 from cuda_ext.runtime.arrays.tensor_map import encode_tensor_map
@@ -27,6 +27,7 @@ from cuda_ext.runtime.launch.configuration import (
     GridFunction,
     LaunchConfiguration,
     LaunchOptions,
+    missing_grid,
 )
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import stream_handle
@@ -69,11 +70,14 @@ class Launched(NamedTuple):
 
 
 class Launcher:
-    """Launches `kernel`; `load` loads it on a device."""
+    """Launches `kernel`; `load` loads it on a device. `is_fixed` says whether images fix its launches."""
 
-    def __init__(self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel]) -> None:
+    def __init__(
+        self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel], is_fixed: bool
+    ) -> None:
         self.kernel = kernel
         self.load = load
+        self.is_fixed = is_fixed
         self.fields = make_fields(kernel.parameters)
         self._packing, self._offsets = pack_layout(self.fields, kernel.hidden)
 
@@ -93,6 +97,12 @@ class Launcher:
             pending = chosen._launch_checked(loaded, configuration, resolved, handle, stream, options.wait)
         except ArgumentError as error:
             error.signature = self.kernel.signature
+            raise
+        except (NoDriverError, NoDeviceError):
+            if options.grid is None and options.threads is None:
+                missing = missing_grid(self.is_fixed)
+                missing.signature = self.kernel.signature
+                raise missing from None
             raise
         return Launched(chosen, loaded, configuration, resolved.ordered, pending)
 

@@ -58,6 +58,21 @@ def test_without_a_driver_every_call_raises_and_none_hangs(tmp_path: Path) -> No
     assert available == "False"
 
 
+@without_driver
+def test_without_a_driver_a_launch_that_lacks_a_grid_says_so_in_few_frames(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    script = """
+    import traceback
+    from sample import kernels
+    for launch in ({}, {"threads": 5}):
+        try:
+            kernels.plain(**launch)
+        except Exception as error:
+            print(type(error).__name__, len(traceback.extract_tb(error.__traceback__)) < 5)
+    """
+    assert run_script(script, tmp_path).output == ["ArgumentError True", "NoDriverError True"]
+
+
 def test_on_macos_kernels_can_be_inspected(tmp_path: Path) -> None:
     write_package(tmp_path)
     script = "sys.platform = 'darwin'\n" + USE + "print(kernels.axpy['float'].expression)"
