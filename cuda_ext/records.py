@@ -117,34 +117,6 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text)
 
 
-_readers: dict[Any, _Reader] = {}
-
-
-def reader(kind: Any) -> _Reader:
-    """The reader of values of the annotation `kind`."""
-    if kind not in _readers:
-        _readers[kind] = _make_reader(kind)
-    return _readers[kind]
-
-
-def _make_reader(kind: Any) -> _Reader:
-    if kind is str:
-        return _checking(lambda data: _is_text(data) and "\t" not in data and "\n" not in data)
-    if kind == Lines:
-        return _checking(_is_text)
-    if isinstance(kind, UnionType):
-        inner = reader(kind.__args__[0])  # X | None
-        return lambda data: None if data is None else inner(data)
-    if isinstance(kind, type) and issubclass(kind, NamedTuple):
-        return _reading_record(kind)
-    if isinstance(kind, type):
-        return _checking(lambda data: type(data) is kind)
-    of = kind.__args__
-    if kind.__origin__ is Annotated:
-        return _checking(of[1] if callable(of[1]) else of[1].__contains__, reader(of[0]))
-    return _reading_array(of[0]) if kind.__origin__ is tuple else _reading_mapping(*of)
-
-
 def _checking(is_valid: Callable[[Any], object], read: _Reader | None = None) -> _Reader:
     def check(data: Any) -> Any:
         value = read(data) if read else data
@@ -153,6 +125,34 @@ def _checking(is_valid: Callable[[Any], object], read: _Reader | None = None) ->
         return value
 
     return check
+
+
+_readers: dict[Any, _Reader] = {
+    str: _checking(lambda data: _is_text(data) and "\t" not in data and "\n" not in data),
+    Lines: _checking(_is_text),
+}
+
+
+def reader(kind: Any) -> _Reader:
+    """The reader of values of the annotation `kind`."""
+    known = _readers.get(kind)
+    if known is None:
+        known = _readers[kind] = _make_reader(kind)
+    return known
+
+
+def _make_reader(kind: Any) -> _Reader:
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return _reading_record(kind)
+    if isinstance(kind, type):
+        return _checking(lambda data: type(data) is kind)
+    of = kind.__args__
+    if isinstance(kind, UnionType):
+        inner = reader(of[0])  # X | None
+        return lambda data: None if data is None else inner(data)
+    if kind.__origin__ is Annotated:
+        return _checking(of[1] if callable(of[1]) else of[1].__contains__, reader(of[0]))
+    return _reading_array(of[0]) if kind.__origin__ is tuple else _reading_mapping(*of)
 
 
 def _reading_record(kind: Any) -> _Reader:

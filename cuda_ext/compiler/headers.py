@@ -37,10 +37,11 @@ _DIRECTIVE = rb"""(?xms)
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
     """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*")
 # An include in any other form: by a macro, with a digraph, or of what is no header.
+_INCLUDES = (b"include", b"import", b"embed")
 _OTHER_INCLUDE = rb"(?:\#|%:|\?\?=)\s*(?:include|import|embed)|\b__has_(?:include|embed)\b"
 # The name of a file that lies in none of the directories that are searched.
 _OUTSIDE = rb"/|\\|[A-Za-z]:|(?s:.*)\.\."
-_STOP = rb"[\0\xff]"
+_STOP = (b"\0", b"\xff")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -70,8 +71,8 @@ def names_its_includes(text: bytes) -> bool:
         name = match["quoted"] or match["angled"]
         return match[0] if name and re.match(_OUTSIDE, name) else b" "
 
-    joined = re.sub(rb"\\\r?\n", b"", text)
-    if not re.search(rb"include|import|embed", joined):  # spares most small sources the pattern
+    joined = re.sub(rb"\\\r?\n", b"", text) if b"\\" in text else text
+    if not any(word in joined for word in _INCLUDES):  # spares most small sources the patterns
         return True
     return not re.search(_OTHER_INCLUDE, re.sub(_DIRECTIVE, without, joined))
 
@@ -174,10 +175,10 @@ class Headers:
             raise BuildError(
                 f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
             ) from None
-        if stop := re.search(_STOP, text):
+        if stop := next(filter(text.__contains__, _STOP), None):
             # A compiler would stop there.
             raise BuildError(
-                f"is not UTF-8 text, as it holds a byte 0x{stop[0].hex()}",
+                f"is not UTF-8 text, as it holds a byte 0x{stop.hex()}",
                 where=name,
                 remedy="save it as UTF-8",
             )

@@ -15,7 +15,7 @@ from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.fields import InnerPath
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Compression, Options
+from cuda_ext.manifest import Compression, Manifest, Options
 from cuda_ext.records import choices
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
@@ -122,12 +122,12 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     if key is None:
         from cuda_ext.time_limit import compile_within  # cached modules need no threads
 
-        entry = compile_within(file, compile_new)
+        compiled = compile_within(file, compile_new)
     else:
-        entry = compile_once(key, file, partial(_find_entry, key), compile_new, codec.encode)
-    for line in entry.log:
+        compiled = compile_once(key, file, partial(_find, key), compile_new, _Compiled.encode)
+    for line in compiled.log:
         report(line)
-    return module_from(manifest_file.loads(entry.manifest, name), entry.files.__getitem__)
+    return module_from(compiled.manifest, compiled.files.__getitem__)
 
 
 def prepare(
@@ -166,6 +166,17 @@ class _Entry(NamedTuple):
     files: Mapping[InnerPath, bytes]
 
 
+class _Compiled(NamedTuple):
+    """A compiled module, and the compiler's messages."""
+
+    manifest: Manifest
+    log: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+    def encode(self) -> bytes:
+        return codec.encode(_Entry(_FORMAT, manifest_file.dumps(self.manifest), self.log, self.files))
+
+
 class _Wanted(NamedTuple):
     """The module `name` of `unit`, for architectures that are spelled as in the configuration.
 
@@ -194,7 +205,7 @@ class _Wanted(NamedTuple):
         counted = (field for each in lists for field in (str(len(each)), *each))
         return codec.key_of(_FORMAT, identity, self.name, unit.name, unit.sha256, self.compress, *counted)
 
-    def compile(self, compiler: str) -> _Entry:
+    def compile(self, compiler: str) -> _Compiled:
         # Imported here, since a cached module needs no compiler.
         from dataclasses import replace
 
@@ -222,7 +233,7 @@ class _Wanted(NamedTuple):
             libraries.append(replace(plan, file_stem=f"{plan.stem}{suffix}"))
         module = ModulePlan(self.name, tuple(libraries), self.compress)
         compiled = compile_module(module, compiler_of)
-        return _Entry(_FORMAT, manifest_file.dumps(compiled.manifest), compiled.log, compiled.files)
+        return _Compiled(compiled.manifest, compiled.log, compiled.files)
 
 
 def _with_tiles(unit: TranslationUnit, compiler: str) -> TranslationUnit:
@@ -245,15 +256,16 @@ def _tileiras_identity() -> str:
     return identity_of("tileiras", Tileiras().files(), digest=lambda _: None)
 
 
-def _find_entry(key: str) -> _Entry | None:
+def _find(key: str) -> _Compiled | None:
     """The module under `key` in the cache; ``None`` if there is none, or a damaged one."""
     try:
         entry = codec.decode(_Entry, read_cache(key) or b"")
-        files = manifest_file.loads(entry.manifest, "the cache").files
+        manifest = manifest_file.loads(entry.manifest, "the cache")
     except (codec.DecodingError, ManifestError):
         return None
-    is_whole = files == {name: sha256(content).hex() for name, content in entry.files.items()}
-    return entry if is_whole and entry.format == _FORMAT else None
+    if entry.format != _FORMAT or {n: sha256(c).hex() for n, c in entry.files.items()} != manifest.files:
+        return None
+    return _Compiled(manifest, entry.log, entry.files)
 
 
 def _gather(
