@@ -84,7 +84,7 @@ ENDLESS = {ENDLESS!r}
 def run(script: str, **environ: str) -> list[str]:
     command = [sys.executable, "-c", COMPILE + script]
     ended = subprocess.run(
-        command, env=os.environ | environ, capture_output=True, text=True, check=True, timeout=60
+        command, env=os.environ | environ, capture_output=True, text=True, check=True, timeout=300
     )
     return ended.stdout.splitlines()
 

@@ -247,14 +247,14 @@ def test_two_users_of_a_full_cache_get_one_warning_each_and_what_they_built(
         os.truncate(filler, filler.stat().st_size - (16 << 10))
         users = [user(root, CUDA_EXT_CACHE=str(cache)) for root in (project, other)]
         for one in users:
-            output, errors = one.communicate(timeout=120)
+            output, errors = one.communicate(timeout=300)
             assert (one.returncode, errors) == (0, "")
             assert output.count(f"{cache}: compiling goes on without a cache: No space left on device; ") == 1
         assert list(cache.glob("objects/tmp/*")) == []
         filler.unlink()
         for root in (project, other):
             one = user(root, CUDA_EXT_CACHE=str(cache))
-            _, errors = one.communicate(timeout=120)
+            _, errors = one.communicate(timeout=300)
             assert (one.returncode, errors) == (0, "")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("CUDA_EXT_CACHE", str(cache))
@@ -272,7 +272,7 @@ def test_a_full_temporary_directory_is_one_error_without_damage(
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
         (disk / "filler").write_bytes(bytes((256 - room) << 10))
         one = user(project, TMPDIR=str(disk))
-        _, errors = one.communicate(timeout=120)
+        _, errors = one.communicate(timeout=300)
         if one.returncode:
             last = errors.splitlines()[-1]
             assert str(disk) in last

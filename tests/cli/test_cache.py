@@ -459,7 +459,7 @@ def test_other_processes_may_use_the_cache_meanwhile(tmp_path: Path) -> None:
             cache(tmp_path / "cache", "info")
     finally:
         stop.write_text("now")
-        errors = [worker.communicate(timeout=60)[1] for worker in workers]
+        errors = [worker.communicate(timeout=300)[1] for worker in workers]
     assert errors == ["", ""]
     assert removed > 0
 

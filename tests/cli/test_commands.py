@@ -96,7 +96,7 @@ def test_an_invalid_variable_is_one_message() -> None:
 def test_an_error_of_the_output_names_it() -> None:
     with Path("/dev/full").open("w") as full:
         command = [*SCRIPT, "cache", "info"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode != 0
     assert done.stderr.startswith("standard output: No space left on device\n")
     assert "Traceback" not in done.stderr
@@ -108,7 +108,7 @@ def test_an_error_of_the_system_is_not_blamed_on_the_output(tmp_path: Path) -> N
     gone.mkdir()
     program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.argv[1], sys.argv[1:])"
     command = [sys.executable, "-c", program]
-    done = subprocess.run([*command, *SCRIPT, "init"], cwd=gone, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, *SCRIPT, "init"], cwd=gone, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "No such file or directory\n"
 

@@ -42,7 +42,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
 
     def ask(line: str) -> list[str]:
         command = ["bash", "--norc", "-c", ASK, "ask", line]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.split("\n")[:-1]
 
@@ -84,7 +84,7 @@ def test_scripts_for_other_shells_are_valid(shell: str, beginning: str, tmp_path
     if program := shutil.which(shell):
         script = tmp_path / "script"
         script.write_text(output)
-        subprocess.run([program, "-n", str(script)], check=True, timeout=60)
+        subprocess.run([program, "-n", str(script)], check=True, timeout=300)
 
 
 def test_another_shell_is_wrong_usage() -> None:

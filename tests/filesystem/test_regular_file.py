@@ -79,6 +79,6 @@ import cuda_ext
 print(cuda_ext.compile("#include <cuda_fp16.h>\\n__global__ void k(__half* x) {}", architectures=["sm_90"]))
 """
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300
     )
     assert ended.stdout == "<kernels of kernels: k>\n"

@@ -73,7 +73,7 @@ def python(root: Path, script: str = NAMES, **environ: str) -> subprocess.Comple
         env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error", **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -155,14 +155,14 @@ def is_running(pid: int) -> bool:
 
 def wait_for(condition: Callable[[], T]) -> T:
     """Wait until `condition` returns a true value, and return it."""
-    for _ in range(200):
+    for _ in range(3000):
         try:
             if found := condition():
                 return found
         except FileNotFoundError:
             pass
         time.sleep(0.1)
-    raise AssertionError("waited for 20 seconds")
+    raise AssertionError("waited for five minutes")
 
 
 # Where nvcc is
@@ -799,7 +799,7 @@ def test_the_temporary_directory_is_left_empty(nvcc, tmp_path, monkeypatch):
 
 def test_ctrl_c_ends_the_compiler_with_everything_it_started(fake, tmp_path):
     slow = fake(
-        "slow/nvcc", script=f"case $1 in -E) exit;; -MD) sleep 77 & echo $! >{tmp_path}/pid; wait;; esac"
+        "slow/nvcc", script=f"case $1 in -E) exit;; -MD) sleep 600 & echo $! >{tmp_path}/pid; wait;; esac"
     )
     (tmp_path / "temporary").mkdir()
     script = f"""
@@ -813,7 +813,7 @@ find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Arch
     build = subprocess.Popen([sys.executable, "-c", script], env=environ, stderr=subprocess.DEVNULL)
     grandchild = int(wait_for(lambda: (tmp_path / "pid").read_text()))
     build.send_signal(signal.SIGINT)
-    assert build.wait(timeout=20) != 0
+    assert build.wait(timeout=300) != 0
     wait_for(lambda: not is_running(grandchild))
     assert list((tmp_path / "temporary").iterdir()) == []
 

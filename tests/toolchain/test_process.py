@@ -59,7 +59,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     command = [sys.executable, "-c", BEGIN + script]
     # The output ends when the last process that has it ends.
-    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=30)
+    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300)
     assert marker.read_text() == "xx"
 
 
@@ -105,7 +105,7 @@ with open({str(answers)!r}, "wb") as answers:
     answers.write(b"%d %d" % tuple(process.end(fork) for fork in forks))
 """
     command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, BEGIN + script]
-    subprocess.run(command, cwd=ROOT, timeout=30, check=True)
+    subprocess.run(command, cwd=ROOT, timeout=300, check=True)
     assert answers.read_text() == "HELLO\nHELLO\n7 7"
 
 

@@ -312,7 +312,7 @@ def python(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="forks of Python are not safe on macOS")
 def test_a_killed_writer_leaves_the_old_package_or_the_new(tmp_path: Path) -> None:
-    _, errors = python(KILL_WRITERS, tmp_path / "kernels").communicate(timeout=120)
+    _, errors = python(KILL_WRITERS, tmp_path / "kernels").communicate(timeout=300)
     assert errors == ""
 
 
@@ -326,7 +326,7 @@ def test_two_writers_at_once_leave_one_of_their_packages(tmp_path: Path) -> None
     directory = tmp_path / "kernels"
     rounds = WRITE_FOREVER.replace("cycle(sys.argv[2:])", "chain.from_iterable([sys.argv[2:]] * 25)")
     writers = [python(rounds, directory, one, other) for one, other in ("ab", "cd")]
-    assert [writer.communicate(timeout=120)[1] for writer in writers] == ["", ""]
+    assert [writer.communicate(timeout=300)[1] for writer in writers] == ["", ""]
     assert content(directory) in [package("b", 100_000).files, package("d", 100_000).files]
     assert names(tmp_path) == ["kernels"]
 

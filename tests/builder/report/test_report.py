@@ -530,7 +530,7 @@ def rendered(text: str, directory: Path, after: str = "", scheme: int = 1) -> st
         *(f"--user-data-dir={directory / 'profile'}", f"--blink-settings=preferredColorScheme={scheme}"),
         *("--window-size=1280,900", "--dump-dom", file.as_uri()),
     ]
-    run = subprocess.run(command, capture_output=True, timeout=120, check=True)
+    run = subprocess.run(command, capture_output=True, timeout=300, check=True)
     assert [line for line in run.stderr.decode(errors="replace").splitlines() if "CONSOLE" in line] == []
     return run.stdout.decode()
 

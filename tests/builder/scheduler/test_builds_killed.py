@@ -87,7 +87,7 @@ class Place:
     def finish(self, packages: Path | None = None, **environ: str) -> dict[str, bytes]:
         """The package of an uninterrupted build."""
         started = self.start(packages, **environ)
-        _, errors = started.communicate(timeout=120)
+        _, errors = started.communicate(timeout=300)
         assert started.returncode == 0, errors
         self.check_nothing_is_left()
         return package_in(packages or self.packages)
@@ -189,7 +189,7 @@ def test_a_signal_ends_all_of_a_build(
         running(place.temporary, "cicc")
     assert len(processes(place.temporary)) > 1
     os.killpg(started.pid, number) if group else started.send_signal(number)
-    started.communicate(timeout=60)
+    started.communicate(timeout=300)
     assert started.returncode in (-number, 128 + number, 1)
     place.check_nothing_is_left()
     assert not place.packages.exists()
@@ -205,9 +205,9 @@ def test_an_interrupted_build_continues_where_it_stopped(
     reaped.append(started)
     first_compilation(started)
     started.send_signal(signal.SIGINT)
-    started.communicate(timeout=60)
+    started.communicate(timeout=300)
     again = place.start()
-    output, errors = again.communicate(timeout=60)
+    output, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
     # Six units, each for two architectures.
     compiled = re.search(r"(\d+) compiled", output)
@@ -263,7 +263,7 @@ def test_eight_builds_of_one_tree(
     started = [place.start(packages, MAX_JOBS="1") for packages in places]
     reaped += started
     for one in started:
-        _, errors = one.communicate(timeout=240)
+        _, errors = one.communicate(timeout=300)
         assert (one.returncode, errors) == (0, "")
     place.check_nothing_is_left()
     expected = built_elsewhere(place, tmp_path / "elsewhere")

@@ -583,7 +583,7 @@ def prepared(saved: Path, *expressions: str, **keywords: object) -> subprocess.P
 def outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
     lines = []
     for process in processes:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == 0
         lines += output.splitlines()
     return lines
@@ -748,7 +748,7 @@ print(store.get(key) == contents[0])
 def test_writers_that_are_killed_leave_the_old_or_the_new(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
@@ -762,11 +762,11 @@ def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     with store.lock("ab" * 32):
         child = os.fork()
         if not child:
-            time.sleep(30)
+            time.sleep(120)
             os._exit(0)
     began = time.monotonic()
     with store.lock("ab" * 32):
-        print(time.monotonic() - began < 20)
+        print(time.monotonic() - began < 60)
     os.kill(child, 9)
     os.waitpid(child, 0)
     """
