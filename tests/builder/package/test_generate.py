@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.builder.package.generate import Package, generate
+from cuda_ext.builder.package.generate import Package, generate, render_init
 from tests.fixtures.device_code import module, unit
 
 ROOT = Path(__file__).parents[3]
@@ -108,10 +109,19 @@ def test_a_package_holds_all_that_it_needs(package):
     }
 
 
-def test_the_module_itself_is_one_statement(package):
-    docstring, statement = ast.parse(package.files["__init__.py"]).body
-    assert isinstance(docstring, ast.Expr)
-    assert isinstance(statement, ast.Expr)
+@pytest.mark.parametrize("editable", [False, True])
+def test_without_cuda_ext_the_module_says_what_to_install(
+    package: Package, editable: bool, tmp_path: Path
+) -> None:
+    package = replace(package, files={**package.files, "__init__.py": render_init(package.name, editable)})
+    package.write(tmp_path / Path(*package.name.split(".")))
+    command = [sys.executable, "-IS", "-c", f"import sys; sys.path.append('.'); import {package.name}"]
+    error = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr.splitlines()
+    assert error[-1] == (
+        f"ModuleNotFoundError: {package.name} needs cuda-ext, which is not installed; pip install cuda-ext "
+        f"({package.name.partition('.')[0]} should require it)"
+    )
+    assert "During handling" not in " ".join(error)
 
 
 def test_the_manifest_names_the_files(package):
