@@ -12,18 +12,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, TextIO
 
 from cuda_ext.builder.editable_record import FILE, SCHEMA, describe_file, has_changed
 from cuda_ext.builder.package.generate import Package, render_init
 from cuda_ext.builder.package.in_place import write_in_place
 from cuda_ext.builder.project import Project
-from cuda_ext.builder.scheduler.progress import Ending, Progress, progress_for
+from cuda_ext.builder.scheduler.progress import progress_for
 from cuda_ext.builder.session import build
 from cuda_ext.builder.sources.inputs import TABLE, input_digests, searched_directories
 from cuda_ext.errors import BuildError, ConfigError
@@ -128,7 +128,9 @@ def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) ->
 
     cudaarchs = record["cudaarchs"]
     environ = {**({"CUDAARCHS": cudaarchs} if cudaarchs else {}), **os.environ}
-    with closing(_DeferredProgress(reason)) as progress:
+    stream: TextIO = sys.stderr or io.StringIO()
+    report = partial(print, file=stream)
+    with closing(progress_for(stream, report, heading=reason)) as progress:
         packages = build_editable(project, directory_of, lambda: build(project, environ, progress), cudaarchs)
     write_in_place(project, packages, {package.name: directory_of(package.name) for package in packages})
 
@@ -171,43 +173,3 @@ def _relative_path(root: Path, directory: Path) -> str:
         return os.path.relpath(real, root)
     except ValueError:  # it is on another drive
         return real
-
-
-class _DeferredProgress:
-    """Progress on standard error, after `reason`; nothing is shown before a compilation or a message."""
-
-    def __init__(self, reason: str) -> None:
-        self._lock = Lock()
-        self._shown: Progress | None = None
-        self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(reason)]
-
-    def plan(self, jobs: int) -> None:
-        self._send(lambda progress: progress.plan(jobs))
-
-    def started(self, job: str) -> None:
-        self._send(lambda progress: progress.started(job), show=True)
-
-    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
-        show = ending != "cached"
-        self._send(lambda progress: progress.finished(job, ending, seconds, commands), show)
-
-    def note(self, text: str) -> None:
-        self._send(lambda progress: progress.note(text))
-
-    def message(self, text: str) -> None:
-        self._send(lambda progress: progress.message(text), show=True)
-
-    def close(self) -> None:
-        if self._shown:
-            self._shown.close()
-
-    def _send(self, what: Callable[[Progress], None], show: bool = False) -> None:
-        with self._lock:
-            self._held.append(what)
-            if show and not self._shown:
-                stream: TextIO = sys.stderr or io.StringIO()
-                self._shown = progress_for(stream, lambda text: print(text, file=stream))
-            if self._shown:
-                for held in self._held:
-                    held(self._shown)
-                self._held.clear()

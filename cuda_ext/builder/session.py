@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +89,7 @@ def compile_source(
 
 def plan(project: Project, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
     """Plan what :func:`build` would build; compile nothing. Raises :class:`BuildError`."""
-    with _session(project, environ, progress_for(io.StringIO(), lambda _: None)) as session:
+    with _session(project, environ, Progress(lambda _: None)) as session:
         return session.plan()
 
 

@@ -6,9 +6,10 @@ import atexit
 import importlib.util
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from cuda_ext.errors import escape_controls
 from cuda_ext.formats.quantities import (
@@ -22,7 +23,7 @@ from cuda_ext.formats.quantities import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Ending", "Progress", "Quiet", "progress_for"]
+__all__ = ["Ending", "Progress", "progress_for"]
 
 Ending = Literal["compiled", "cached", "failed"]
 
@@ -32,32 +33,77 @@ _MOST_NAMES = 4
 _ENOUGH_SECONDS, _ENOUGH_JOBS = 2.0, 3
 
 
-class Progress(Protocol):
-    """Receives what a build does, from any thread. :meth:`close` must always be called."""
+class Progress:
+    """Counts what a build does, from any thread, and shows messages alone: for builds within another tool.
+
+    :meth:`close` must always be called.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._lock = RLock()
+        self._began = time.monotonic()
+        self._first: float | None = None
+        self._total = 0
+        self._running: Counter[str] = Counter()
+        self._by_ending: dict[Ending, int] = {"compiled": 0, "cached": 0, "failed": 0}
+        self._is_closed = False
 
     def plan(self, jobs: int) -> None:
         """Add a number of jobs."""
+        with self._lock:
+            self._total += jobs
 
     def started(self, job: str) -> None:
         """Note that `job` began to compile."""
+        with self._lock:
+            self._first = time.monotonic() if self._first is None else self._first
+            self._running[job] += 1
 
-    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:  # noqa: ARG002
         """Note that `job` ended after `seconds`; a verbose display shows the `commands` that did it."""
+        with self._lock:
+            self._by_ending[ending] += 1
+            # There may be more jobs than planned, and the display must not show 57/56.
+            self._total = max(self._total, self._done)
+            self._running[job] -= 1
+            self._running = +self._running
 
     def note(self, text: str) -> None:
         """Show a line about the course of the build."""
 
     def message(self, text: str) -> None:
         """Show a line to keep, such as a warning."""
+        self._show(text)
 
     def close(self) -> None:
         """Show a summary and restore the terminal. Closing twice has no effect."""
 
+    def remaining(self) -> float | None:
+        """Estimate the remaining seconds; ``None`` while too few jobs have ended."""
+        compiled = self._by_ending["compiled"] + self._by_ending["failed"]
+        since = time.monotonic() - self._first if self._first is not None else 0.0
+        left = self._total - self._done
+        if since < _ENOUGH_SECONDS or compiled < _ENOUGH_JOBS or not left:
+            return None
+        return left * since / compiled
 
-def progress_for(stream: TextIO, report: Callable[[str], None], verbose: bool = False) -> Progress:
+    @property
+    def _done(self) -> int:
+        return sum(self._by_ending.values())
+
+    def _show(self, text: str, style: str = "") -> None:  # noqa: ARG002
+        with self._lock:
+            self._report(escape_controls(text))
+
+
+def progress_for(
+    stream: TextIO, report: Callable[[str], None], verbose: bool = False, heading: str = ""
+) -> Progress:
     """Open a live display if `stream` is a terminal that can show one; otherwise report lines to `report`.
 
-    A `verbose` one shows the commands of each compilation.
+    A `verbose` one shows the commands of each compilation. With a `heading`, which comes first, nothing is
+    shown before a compilation or a message.
     """
     if (
         stream.isatty()
@@ -66,141 +112,77 @@ def progress_for(stream: TextIO, report: Callable[[str], None], verbose: bool = 
         and (stream.encoding or "").lower().replace("-", "").startswith("utf")
         and importlib.util.find_spec("rich") is not None
     ):
-        return _Live(stream, verbose)
-    return _Lines(report, verbose)
+        return _Live(stream, verbose, heading)
+    return _Lines(report, verbose, heading)
 
 
-class Quiet:
-    """Reports messages only, for builds whose progress another tool shows."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self.message = report
-
-    def plan(self, jobs: int) -> None:
-        pass
-
-    def started(self, job: str) -> None:
-        pass
-
-    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class _Counts:
-    """The jobs so far, and an estimate of the remaining time. The owner holds the lock."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.total = 0
-        self.running: dict[str, int] = {}
-        self.by_ending: dict[Ending, int] = {"compiled": 0, "cached": 0, "failed": 0}
-        self._first: float | None = None
-
-    @property
-    def done(self) -> int:
-        return sum(self.by_ending.values())
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self.began
-
-    def plan(self, jobs: int) -> None:
-        self.total += jobs
-
-    def start(self, job: str) -> None:
-        self._first = time.monotonic() if self._first is None else self._first
-        self.running[job] = self.running.get(job, 0) + 1
-
-    def finish(self, job: str, ending: Ending) -> None:
-        self.by_ending[ending] += 1
-        # There may be more jobs than planned, and the display must not show 57/56.
-        self.total = max(self.total, self.done)
-        if self.running.get(job, 0) > 1:
-            self.running[job] -= 1
-        else:
-            self.running.pop(job, None)
-
-    def remaining(self) -> float | None:
-        """Estimate the remaining seconds; ``None`` while too few jobs have ended."""
-        compiled = self.by_ending["compiled"] + self.by_ending["failed"]
-        since = time.monotonic() - self._first if self._first is not None else 0.0
-        left = self.total - self.done
-        if since < _ENOUGH_SECONDS or compiled < _ENOUGH_JOBS or not left:
-            return None
-        return left * since / compiled
-
-    def summary(self) -> str:
-        """Return the line for the end of the build."""
-        left = self.total - self.done
-        words = {"compiled": "compiled", "cached": "from the cache", "failed": "failed"}
-        parts = [f"{count:,} {words[ending]}" for ending, count in self.by_ending.items() if count]
-        parts += [f"{left:,} not done"] if left else []
-        total, took = format_count(self.total, "compilation"), format_duration(self.elapsed)
-        return f"{total}: {', '.join(parts)}, in {took}"
-
-
-class _Lines:
+class _Lines(Progress):
     """Plain lines: each message, each finished compilation, and a summary."""
 
-    def __init__(self, report: Callable[[str], None], verbose: bool) -> None:
-        self._receive = report
+    def __init__(self, report: Callable[[str], None], verbose: bool, heading: str) -> None:
+        super().__init__(report)
         self._verbose = verbose
-        self._lock = RLock()
-        self._counts = _Counts()
-        self._closed = False
-
-    def _report(self, text: str) -> None:
-        self._receive(escape_controls(text))
-
-    def plan(self, jobs: int) -> None:
-        with self._lock:
-            self._counts.plan(jobs)
+        # Notes, while nothing is shown.
+        self._held = [heading] if heading else None
 
     def started(self, job: str) -> None:
-        with self._lock:
-            self._counts.start(job)
+        super().started(job)
+        self._reveal()
 
     def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
         with self._lock:
-            jobs = self._counts
-            jobs.finish(job, ending)
+            super().finished(job, ending, seconds, commands)
             for command in commands if self._verbose else ():
-                self._report(command)
+                self._show(command)
             if ending != "cached":
-                count = f"[{jobs.done:{len(str(jobs.total))}}/{jobs.total}]"
+                count = f"[{self._done:{len(str(self._total))}}/{self._total}]"
                 ended = "failed" if ending == "failed" else format_seconds(seconds)
-                self._report(f"{count} {job} {ended}")
+                self._show(f"{count} {job} {ended}")
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            if self._held is not None:
+                self._held.append(text)
+                return
+        self._show(text)
 
     def message(self, text: str) -> None:
-        with self._lock:
-            self._report(text)
-
-    note = message
+        self._reveal()
+        self._show(text)
 
     def close(self) -> None:
         with self._lock:
-            if not self._closed and self._counts.total:
-                self._report(self._counts.summary())
-            self._closed = True
+            is_closed, self._is_closed = self._is_closed, True
+        if not is_closed and self._total and self._held is None:
+            self._show(self._summary())
+
+    def _reveal(self) -> None:
+        """Show the notes that were held back."""
+        with self._lock:
+            held, self._held = self._held or (), None
+        for text in held:
+            self._show(text)
+
+    def _summary(self) -> str:
+        left = self._total - self._done
+        words = {"compiled": "compiled", "cached": "from the cache", "failed": "failed"}
+        parts = [f"{count:,} {words[ending]}" for ending, count in self._by_ending.items() if count]
+        parts += [f"{left:,} not done"] if left else []
+        took = format_duration(time.monotonic() - self._began)
+        return f"{format_count(self._total, 'compilation')}: {', '.join(parts)}, in {took}"
 
 
-class _Live:
-    """A bar, the running jobs and the remaining time, drawn in place; messages are printed above it."""
+class _Live(_Lines):
+    """A bar, the running jobs and the remaining time, drawn in place; messages are printed above it.
 
-    def __init__(self, stream: TextIO, verbose: bool) -> None:
+    Nothing is printed with the lock held, which drawing takes.
+    """
+
+    def __init__(self, stream: TextIO, verbose: bool, heading: str) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._lock = RLock()
-        self._verbose = verbose
-        self._counts = _Counts()
-        self._closed = False
+        super().__init__(lambda _: None, verbose, heading)
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         # Worker processes may be forks of this one: redirected streams would copy locks that no thread there
         # releases.
@@ -216,43 +198,37 @@ class _Live:
         atexit.register(self._at_exit)
 
     def plan(self, jobs: int) -> None:
-        with self._lock:
-            self._counts.plan(jobs)
-            if not self._closed and not self._live.is_started:
-                self._live.start()
-
-    def started(self, job: str) -> None:
-        with self._lock:
-            self._counts.start(job)
+        super().plan(jobs)
+        self._draw()
 
     def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
-        with self._lock:
-            self._counts.finish(job, ending)
+        Progress.finished(self, job, ending, seconds)
         for command in commands if self._verbose else ():
-            self._print(command, "dim")
+            self._show(command, "dim")
         if ending == "failed":
-            self._print(f"failed: {job} after {format_seconds(seconds)}", "red")
-
-    def message(self, text: str) -> None:
-        self._print(text)
-
-    note = message
+            self._show(f"failed: {job} after {format_seconds(seconds)}", "red")
 
     def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
         atexit.unregister(self._at_exit)
         self._live.stop()
-        if self._counts.total:
-            self._print(self._counts.summary())
+        super().close()
+
+    def _reveal(self) -> None:
+        super()._reveal()
+        self._draw()
+
+    def _draw(self) -> None:
+        """Begin to draw, if there is anything to show."""
+        with self._lock:
+            is_shown = self._total and self._held is None
+            if is_shown and not self._is_closed and not self._live.is_started:
+                self._live.start()
 
     def _at_exit(self) -> None:
         if os.getpid() == self._process:
             self.close()
 
-    def _print(self, text: str, style: str = "") -> None:
+    def _show(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
         self._console.print(Text(escape_controls(text), style), soft_wrap=True)
@@ -264,15 +240,14 @@ class _Live:
         from rich.text import Text
 
         with self._lock:
-            jobs = self._counts
-            counts, done, total = dict(jobs.by_ending), jobs.done, jobs.total
-            running, remaining, elapsed = list(jobs.running), jobs.remaining(), jobs.elapsed
+            counts, done, total = dict(self._by_ending), self._done, self._total
+            running, remaining = list(self._running), self.remaining()
         figures = Text.assemble((f"{done:,}/{total:,}", "bold"))
         if counts["cached"]:
             figures.append(f"  {counts['cached']:,} cached", "cyan")
         if counts["failed"]:
             figures.append(f"  {counts['failed']:,} failed", "bold red")
-        figures.append(f"  {format_clock(elapsed)}", "dim")
+        figures.append(f"  {format_clock(time.monotonic() - self._began)}", "dim")
         if remaining is not None:
             figures.append(f"  about {format_estimate(remaining)} left", "dim")
         line = Table.grid(padding=(0, 2, 0, 0), expand=False)

@@ -174,7 +174,7 @@ def _check_launcher(config: ModuleConfig) -> None:
 
 def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str) -> None:
     """Compile `source` into the cache."""
-    from cuda_ext.builder.scheduler.progress import Quiet
+    from cuda_ext.builder.scheduler.progress import Progress
     from cuda_ext.builder.session import compile_source
 
     call = Call.read(directory, target)
@@ -182,7 +182,7 @@ def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str
     # The build tool runs these steps in parallel.
     environ = {**call.environ(), "MAX_JOBS": "1"}
     project = call.project()
-    reads = compile_source(project, source, environ, Quiet(_show), directory / _CACHE)
+    reads = compile_source(project, source, environ, Progress(_show), directory / _CACHE)
     # CMake's own rule names the source, whose name a depfile may not be able to express.
     _finish(stamp, depfile, reads - {str(project.root / source)})
 
@@ -192,13 +192,13 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
 
     These directories are the build tree's own: whatever else they hold is removed.
     """
-    from cuda_ext.builder.scheduler.progress import Quiet
+    from cuda_ext.builder.scheduler.progress import Progress
     from cuda_ext.builder.session import build
 
     call = Call.read(directory, target)
     _spell_settings(call.pyproject)
     project = call.project()
-    (package,) = build(project, call.environ(), Quiet(lambda _: None), directory / _CACHE)
+    (package,) = build(project, call.environ(), Progress(lambda _: None), directory / _CACHE)
     place = Path("python", *package.name.split("."))
     files = {(place / name).as_posix(): content for name, content in package.files.items()}
     byproducts = {(place / FILE_NAME).as_posix()}

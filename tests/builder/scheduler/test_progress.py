@@ -134,13 +134,13 @@ def clock(monkeypatch):
 
 def counts(clock, done: int, seconds: float):
     """A build of 10 jobs on two workers that began `clock` ago."""
-    found = progress_module._Counts()
+    found = Progress(print)
     found.plan(10)
     for n in range(done):
-        found.start(str(n))
+        found.started(str(n))
     clock[0] += done * seconds / 2
     for n in range(done):
-        found.finish(str(n), "compiled")
+        found.finished(str(n), "compiled", seconds)
     return found
 
 
