@@ -7,7 +7,7 @@ from typing import cast
 
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.formats import ptx
@@ -33,11 +33,11 @@ def images_of(unit: TranslationUnit, architectures: Sequence[Architecture]) -> l
     """Return the images that `unit` consists of. Raises :class:`BuildError`."""
     match unit.kind:
         case "cubin":
-            return [read_ready_image(_target_of_cubin(unit, architectures), unit.source)]
+            return [read_image(_target_of_cubin(unit, architectures), unit.source)]
         case "fatbin":
             return _images_of_fatbin(unit)
         case kind:
-            return [read_ready_image(a, unit.source) for a in architectures if a.kind == kind]
+            return [read_image(a, unit.source) for a in architectures if a.kind == kind]
 
 
 def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
@@ -54,7 +54,7 @@ def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImag
                 where=unit.name,
                 remedy=f"give one for that, or leave {architecture} out",
             )
-    return read_ready_image(architecture.as_kind(cast("ImageKind", unit.kind)), unit.source)
+    return read_image(architecture.as_kind(cast("ImageKind", unit.kind)), unit.source)
 
 
 def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
@@ -109,7 +109,7 @@ def _target_of_cubin(unit: TranslationUnit, architectures: Sequence[Architecture
 def _images_of_fatbin(unit: TranslationUnit) -> list[CompiledImage]:
     try:
         return [
-            read_ready_image(
+            read_image(
                 Architecture.parse(entry.architecture), entry.stored if entry.scrambled else entry.payload()
             )
             for entry in read_fatbin(unit.source)

@@ -17,7 +17,7 @@ from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.tile_ir import STAND_IN
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Cubin", "Resources", "read_code", "read_cubin", "read_resources", "read_sizes"]
+__all__ = ["Cubin", "Resources", "read_code", "read_cubin", "read_sizes"]
 
 # Sections of a kernel, whose name follows.
 _KERNEL_INFO = ".nv.info."
@@ -61,15 +61,15 @@ _BINDINGS = {0: "local", 2: "weak"}
 class Cubin(NamedTuple):
     """The contents of a cubin by lowered name. The types of variables are unknown.
 
-    ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
-    instructions, and ``defined`` all functions and variables to their binding: local, global or weak. Of
+    ``kernels`` maps to parameters, of which only offset and size are known, ``usage`` to the resources of
+    kernels, and ``defined`` all functions and variables to their binding: local, global or weak. Of
     several local variables of one name, the further ones are numbered, ``name$2``, as the linker does in PTX.
     ``external`` are the variables of other units that it declares; an array may have the size 0.
     """
 
     target: Architecture | None
     kernels: Mapping[str, tuple[Parameter, ...]]
-    code: Mapping[str, int]
+    usage: Mapping[str, Resources]
     variables: Mapping[str, Symbol]
     defined: Mapping[str, str]
     external: Mapping[str, Symbol]
@@ -80,9 +80,9 @@ class Resources:
     """The resources that a kernel takes of a multiprocessor; ``None`` is unknown.
 
     Registers are per thread, everything else is in bytes. ``code`` is its machine code. The counts are those
-    of ``ptxas -v``, which excludes functions that are called and not inlined. Only its cubin shows
-    ``deepest_stack``, which includes these and is ``None`` for unbounded recursion, and ``max_threads``, the
-    launch bound. ``constant`` is the bank with the parameters.
+    of ``ptxas -v``, which excludes functions that are called and not inlined. ``deepest_stack`` includes
+    these and is ``None`` for unbounded recursion, and ``max_threads`` is the launch bound. Spills are unknown
+    where ptxas before 13.0 gave the kernel a stack. ``constant`` is the bank with the parameters.
     """
 
     code: int
@@ -124,12 +124,6 @@ def read_code(data: bytes) -> dict[str, bytes]:
         if match := re.fullmatch(_CODE_OR_CONSTANTS, section.name):
             code[match[1]] += section.data
     return dict(code)
-
-
-def read_resources(data: bytes) -> dict[str, Resources]:
-    """Read the resources of each kernel, by lowered name. Raises :class:`BuildError` for a damaged cubin."""
-    with _naming_damage():
-        return _read_resources(read_elf(data))
 
 
 def read_sizes(data: bytes) -> dict[str, int]:
@@ -183,7 +177,7 @@ def _read_contents(elf: Elf) -> Cubin:
     return Cubin(
         target=_target(elf),
         kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
-        code={name: by_name[_CODE + name].size for name in names if _CODE + name in by_name},
+        usage=_read_resources(elf),
         variables=variables,
         defined=defined,
         external=external,

@@ -1,48 +1,13 @@
-"""What compilers write: the resources that ptxas reports, warnings, and time traces."""
+"""What compilers write: errors, and time traces."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from cuda_ext.compiler.products import CompiledImage, Span, Trace
+from cuda_ext.compiler.products import Span
 from cuda_ext.errors import CompilationError, shorten
 
-__all__ = ["VERBOSE", "attach_log", "name_map_lines", "read_time_trace", "shorten_output"]
-
-# Makes ptxas report resources; NVRTC and nvcc pass it on.
-VERBOSE = ("-Xptxas", "-v")
-
-# Patterns, which the module re compiles when they are first used.
-_ENTRY = r"(?m)^ptxas info\s*: Compiling entry function '([^']+)' for "
-_LINE = (
-    r"(?m)^(?:ptxas info\s*: .*|"
-    r"(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?"
-)
-_COUNTS = {
-    "registers": r"Used (\d+) registers",
-    "stack": r"(\d+) bytes stack frame",
-    "spill_stores": r"(\d+) bytes spill stores",
-    "spill_loads": r"(\d+) bytes spill loads",
-    "shared": r"(\d+) bytes smem",
-}
-_CONSTANT = r"(\d+) bytes cmem\["
-
-
-def attach_log(image: CompiledImage, log: str, trace: Trace) -> CompiledImage:
-    """Return `image` with its trace, the resources that `log` reports, and the rest of `log` as warnings."""
-    usage = dict(image.usage)
-    _, *sections = re.split(_ENTRY, log)
-    for name, section in zip(sections[::2], sections[1::2], strict=True):
-        if name in usage:
-            matches = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
-            usage[name] = replace(
-                usage[name],
-                **{key: int(match[1]) if match else 0 for key, match in matches.items()},
-                # From sm_90 on, ptxas 13 does not report it.
-                constant=sum(map(int, re.findall(_CONSTANT, section))) or None,
-            )
-    return replace(image, log=re.sub(_LINE, "", log).strip(), usage=usage, trace=trace)
+__all__ = ["name_map_lines", "read_time_trace", "shorten_output"]
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:

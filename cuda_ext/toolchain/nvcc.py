@@ -35,7 +35,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
+from cuda_ext.toolchain.diagnostics import name_map_lines, read_time_trace
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
 from cuda_ext.toolchain.programs.nvcc_probes import (
     FIRST_LINE,
@@ -158,22 +158,21 @@ class Nvcc:
             elif architecture.kind == "cubin":
                 data, messages = self._assemble(unit, text, architecture)
                 messages = "\n".join(filter(None, (log, messages)))
-            image = attach_log(read_image(architecture, data), messages, trace)
+            image = read_image(architecture, data)
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
             signatures = describe(unit, shown, names, types, probe_more)
-            images.append(replace(image, names=names, signatures=signatures))
+            images.append(replace(image, log=messages, names=names, signatures=signatures, trace=trace))
         return tuple(images)
 
     def _compile_apart(self, unit: TranslationUnit, architecture: Architecture) -> tuple[bytes, str, Trace]:
         """Compile without probes."""
-        verbose = VERBOSE if architecture.kind == "cubin" else ()
-        options = [*_target(architecture), *_options(unit, architecture), *verbose]
+        options = [*_target(architecture), *_options(unit, architecture)]
         return self._run(unit, with_instantiations(unit), options)
 
     def _assemble(self, unit: TranslationUnit, text: bytes, architecture: Architecture) -> tuple[bytes, str]:
         """Assemble PTX, as nvcc itself does with it."""
         file = Path(unit.name).with_suffix(".ptx").name
-        options = [*_target(architecture), *_options(unit, architecture), *VERBOSE]
+        options = [*_target(architecture), *_options(unit, architecture)]
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 (Path(name) / file).write_bytes(text)

@@ -69,9 +69,8 @@ def optimise(
     NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are
     those that decide on code. Returns the cubin or PTX, and the compiler's messages.
     """
-    verbose = ["-Xptxas=-v"] if architecture.kind == "cubin" else []
     used = [f"-variables-used={','.join(variables)}"] if variables else []
-    return _link([ltoir], architecture, options=[*_LEAN, *used, *options, *verbose])
+    return _link([ltoir], architecture, options=[*_LEAN, *used, *options])
 
 
 def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:

@@ -36,7 +36,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
+from cuda_ext.toolchain.diagnostics import read_time_trace
 from cuda_ext.toolchain.programs.header_dependencies import header_names
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
@@ -132,7 +132,7 @@ class Nvrtc:
         if linking is not None and (images := self._compile_lean(unit, architectures, linking)):
             return images
         # On the way to a cubin comes the PTX of its virtual architecture.
-        options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
+        options = [*self._options(unit), *_target(last)]
         program, trace = self._run(unit, options, known_subjects(unit), precompiles=True)
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
@@ -178,14 +178,15 @@ class Nvrtc:
         log: str,
         trace: Trace,
     ) -> CompiledImage:
-        image = attach_log(read_image(architecture, data), log, trace)
+        image = read_image(architecture, data)
         text = b""
         if architecture.kind == "cubin" and self._lean and is_assembled_by_link(unit.options):
             whole = program.image("ptx")
             text = without_unused_variables(whole, [unit])
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
-        return replace(image, names=program.names, signatures=self.describe(unit, image, program), text=text)
+        signatures = self.describe(unit, image, program)
+        return replace(image, log=log, names=program.names, signatures=signatures, text=text, trace=trace)
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """The signatures of all that is in `image`, which `program` made."""

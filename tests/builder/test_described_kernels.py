@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.compiler.signatures.reflection import read_ready_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import loads
 from tests.fixtures.device_code import image
@@ -98,7 +98,7 @@ def test_a_described_kernel_is_launched_as_its_image_requires(
 
 
 def test_a_report_has_the_resources_of_kernels_that_arrive_compiled(cubin: bytes) -> None:
-    resources = read_ready_image(Architecture.parse("sm_90"), cubin).usage["raw_scale"]
+    resources = read_image(Architecture.parse("sm_90"), cubin).usage["raw_scale"]
     assert resources.registers
     assert resources.spilled == 0
 

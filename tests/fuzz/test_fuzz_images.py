@@ -20,7 +20,7 @@ from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import encode
-from cuda_ext.formats.cubin import read_cubin, read_resources, read_sizes
+from cuda_ext.formats.cubin import read_cubin, read_sizes
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import FILE_NAME, dumps
 from cuda_ext.toolchain.compile_library import compile_library
@@ -42,7 +42,7 @@ images = st.one_of(
 
 @given(cubins)
 def test_a_cubin_is_read_or_an_error(data: bytes) -> None:
-    for read in (read_cubin, read_resources, read_sizes):
+    for read in (read_cubin, read_sizes):
         try:
             result: Any = read(data)
         except BuildError:

@@ -20,7 +20,7 @@ from cuda_ext.formats.elf import read_elf
 from cuda_ext.toolchain import cuda_libraries
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
-from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, signatures, unit
+from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, unit
 
 ROOT = Path(__file__).parents[2]
 
@@ -190,14 +190,14 @@ def test_a_template_without_instantiations_is_no_kernel():
     ],
 )
 def test_name_expressions_are_instantiated_and_lowered(source, expression, lowered):
-    instantiated = unit(source, expression)
-    assert signatures(instantiated).names == {expression: lowered}
-    assert lowered in image(instantiated).entries
+    compiled = image(unit(source, expression))
+    assert compiled.names == {expression: lowered}
+    assert lowered in compiled.entries
 
 
 def test_expressions_may_name_one_kernel_in_several_ways():
     source = unit("using real = float; template <class T> __global__ void k(T) {}", "k<float>", "k<real>")
-    assert signatures(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
+    assert image(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
     assert image(source).entries == ("_Z1kIfEvT_",)
 
 
@@ -266,7 +266,7 @@ def test_ptx_is_for_its_architecture_and_ends_with_its_text(architecture):
 def test_lto_ir_has_names_and_no_entries():
     source = unit("template <class T> __global__ void k(T) {}", "k<int>")
     compiled = image(source, "lto_90")
-    assert signatures(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
+    assert image(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
     assert compiled.entries == ()
     assert compiled.data
 
@@ -280,16 +280,12 @@ def test_a_cubin_and_its_ptx_equal_those_compiled_alone(suffix):
     assert [str(i.architecture) for i in together] == list(map(str, architectures))
 
 
-@pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("--ptxas-options=-v",)], ids=str)
-def test_signatures_come_from_the_compiler_and_not_the_text(raw):
-    compiled = image(
-        unit("__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }", raw=raw)
-    )
+def test_resources_come_from_the_cubin():
+    compiled = image("__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }")
     (usage,) = compiled.usage.values()
     assert tuple(compiled.usage) == compiled.entries
     assert usage.registers
     assert usage.stack == 400
-    assert usage.constant is None  # which ptxas does not tell of sm_90
     assert compiled.log == ""
 
 

@@ -38,7 +38,7 @@ from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import TILE_IR
-from cuda_ext.formats.cubin import Resources, read_cubin, read_resources, read_sizes
+from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.tile_ir import MAGIC, read_tile_ir
@@ -296,6 +296,7 @@ def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
         if entry.kind == "tileir":
             return _ImageContent(image, dict.fromkeys(read_tile_ir(data).kernels), {})
         image = replace(image, parts=read_sizes(data))
-        return _ImageContent(image, read_resources(data), read_cubin(data).variables)
+        cubin = read_cubin(data)
+        return _ImageContent(image, cubin.usage, cubin.variables)
     except BuildError as error:
         raise BuildError(str(error), where=entry.architecture) from None

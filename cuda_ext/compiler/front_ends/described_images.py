@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
-from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.fields import FixedLaunch
@@ -80,7 +80,7 @@ def describe_image(
     architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
 ) -> CompiledImage:
     """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel."""
-    image, signatures = read_ready_image(architecture, data), reflect_image(architecture.kind, data)
+    image, signatures = read_image(architecture, data), reflect_image(architecture.kind, data)
     (image,), signatures = describe_images([image], signatures, [description], unit.name)
     return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from cuda_ext.compiler.jobs import Product
@@ -20,13 +19,13 @@ from cuda_ext.errors import BuildError
 from cuda_ext.fields import array_size
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import Resources, read_cubin, read_resources
+from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
-__all__ = ["check_product", "describe", "read_image", "read_ready_image", "reflect_image"]
+__all__ = ["check_product", "describe", "read_image", "reflect_image"]
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -34,18 +33,11 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
 
     Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
     """
-    kernels, variables, code = _read_contents(architecture.kind, data)
+    kernels, variables, usage = _read_contents(architecture.kind, data)
     sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
     sizes |= {name: (variable.size,) for name, variable in variables.items()}
-    usage = {name: Resources(size) for name, size in code.items()}
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
-
-
-def read_ready_image(architecture: Architecture, data: bytes) -> CompiledImage:
-    """As :func:`read_image`, with the resources that a cubin shows, since no compiler has reported them."""
-    image = read_image(architecture, data)
-    return replace(image, usage=read_resources(data)) if architecture.kind == "cubin" else image
 
 
 def check_product(product: Product) -> Product:
@@ -67,18 +59,18 @@ def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
 
 
 class _Contents(NamedTuple):
-    """The parameters of kernels, the variables, and the sizes of code in an image, by lowered name."""
+    """The parameters of kernels, the variables, and the resources in an image, by lowered name."""
 
     kernels: Mapping[str, tuple[Parameter, ...]]
     variables: Mapping[str, Symbol]
-    code: Mapping[str, int]
+    usage: Mapping[str, Resources]
 
 
 def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
     match kind:
         case "cubin":
             cubin = read_cubin(data)
-            return _Contents(cubin.kernels, cubin.variables, cubin.code)
+            return _Contents(cubin.kernels, cubin.variables, cubin.usage)
         case "ptx":
             return _Contents(ptx_text.kernels(data), ptx_text.variables(data), {})
         case "tileir":

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.products import CompiledImage
-from cuda_ext.compiler.signatures.reflection import read_ready_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
 from cuda_ext.fields import FixedLaunch
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain.cuda_libraries import open_library
-from cuda_ext.toolchain.diagnostics import attach_log
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.tileiras import Tileiras
 
@@ -79,13 +78,21 @@ class TileCpp:
         images = []
         for architecture in architectures:
             data = self._tileiras.make_image(bytecode, architecture, unit.name)
-            image = attach_log(read_ready_image(architecture, data), program.log, trace)
+            image = read_image(architecture, data)
             signatures = self._nvrtc.describe(unit, image, program)
-            sizes = {**image.sizes, **{name: (symbol.size,) for name, symbol in signatures.symbols.items()}}
-            launches = dict.fromkeys(image.entries, _LAUNCH)
-            images.append(
-                replace(image, sizes=sizes, names=program.names, signatures=signatures, launches=launches)
+            described = replace(
+                image,
+                sizes={
+                    **image.sizes,
+                    **{name: (symbol.size,) for name, symbol in signatures.symbols.items()},
+                },
+                log=program.log,
+                names=program.names,
+                signatures=signatures,
+                launches=dict.fromkeys(image.entries, _LAUNCH),
+                trace=trace,
             )
+            images.append(described)
         return tuple(images)
 
 

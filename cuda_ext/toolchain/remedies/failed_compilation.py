@@ -17,10 +17,9 @@ from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
 
 __all__ = ["explain"]
 
-# Lines that are not about the failure: what ptxas reports about each kernel, hints about warnings, and counts
-# of errors, of which some are removed.
+# Lines that are not about the failure: hints about warnings, and counts of errors, of which some are removed.
 _ASIDES = (
-    r"(?m)^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?|"
+    r"(?m)^(?:Remark: The warnings can be suppressed .*\n?|"
     r".*\berrors? detected in the compilation of .*|[Cc]ompilation terminated\.|Error limit reached\.)\n?"
 )
 # As nvcc and NVRTC answer a launch in code that is not relocatable.
