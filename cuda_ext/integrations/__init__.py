@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from cuda_ext.integrations.config_settings import find_setting
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +20,9 @@ def exit_with_error() -> Iterator[None]:
     except Exception as error:
         if _raised_in(error) in ("setuptools", "distutils", "hatchling"):
             raise
-        from cuda_ext.errors import BuildError, describe_error  # an unchanged editable package needs none
+        # An unchanged editable package needs none of these.
+        from cuda_ext.errors import BuildError, describe_error
+        from cuda_ext.integrations.config_settings import find_setting
 
         if isinstance(error, BuildError):
             error.where = find_setting(error.where) or error.where
