@@ -29,7 +29,7 @@ SIGNATURES = {
         for T in ("__half", "double", "float")
     ],
     "cupy_heat": [
-        "hottest(int n, const float* x, int* bits)",
+        "hottest(int n, const float* x, float* highest)",
         "step<double>(int rows, int columns, const double* from, double* to)",
         "step<float>(int rows, int columns, const float* from, float* to)",
     ],

@@ -11,7 +11,8 @@ __global__ void step(int rows, int columns, const T* from, T* to) {
                                                    from[at + columns] - 4 * from[at]);
 }
 
-extern "C" __global__ void hottest(int n, const float* x, int* bits) {
+extern "C" __global__ void hottest(int n, const float* x, float* highest) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) atomicMax(bits, __float_as_int(x[i]));  // the order of positive floats is that of their bits
+  // The order of positive floats is that of their bits.
+  if (i < n) atomicMax(reinterpret_cast<int*>(highest), __float_as_int(x[i]));
 }

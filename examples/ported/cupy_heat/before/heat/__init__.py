@@ -16,9 +16,10 @@ __global__ void step(int rows, int columns, const T* from, T* to) {
                                                    from[at + columns] - 4 * from[at]);
 }
 
-extern "C" __global__ void hottest(int n, const float* x, int* bits) {
+extern "C" __global__ void hottest(int n, const float* x, float* highest) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) atomicMax(bits, __float_as_int(x[i]));  // the order of positive floats is that of their bits
+  // The order of positive floats is that of their bits.
+  if (i < n) atomicMax(reinterpret_cast<int*>(highest), __float_as_int(x[i]));
 }
 """
 _module = cupy.RawModule(
@@ -42,6 +43,6 @@ def step(x, y):
 
 def hottest(x):
     """The highest of the temperatures `x`, which are float32 and not negative."""
-    bits = cupy.zeros(1, "int32")
-    _hottest((-(-x.size // 256),), (256,), (cupy.int32(x.size), x, bits))
-    return float(bits.view("float32")[0])
+    highest = cupy.zeros(1, "float32")
+    _hottest((-(-x.size // 256),), (256,), (cupy.int32(x.size), x, highest))
+    return float(highest[0])

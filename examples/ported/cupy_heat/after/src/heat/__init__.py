@@ -1,7 +1,5 @@
 """Heat in a plate, for arrays of CuPy, PyTorch and numpy."""
 
-import numpy as np
-
 from heat import kernels
 
 
@@ -17,7 +15,7 @@ def step(x, y):
 
 def hottest(x):
     """The highest of the temperatures `x`, which are float32 and not negative."""
-    bits = np.zeros(1, "int32")
+    highest = x[:1, :1] + 0  # an array of the same library, so that nothing is copied to the GPU and back
     n = x.shape[0] * x.shape[1]
-    kernels.hottest(n, x, bits, threads=n)
-    return float(bits.view("float32")[0])
+    kernels.hottest(n, x, highest, threads=n)
+    return float(highest[0, 0])
