@@ -28,11 +28,11 @@ def flatten_tuples(
     flat: list[Any] = []
     flat_named: dict[str, Any] = {}
 
-    def add(value: Any, path: str = "") -> None:
+    def add(value: Any) -> None:
         here = (each[len(flat)] for each in names if len(flat) < len(each))
-        if isinstance(value, tuple) and any(name.endswith(f"{path}_0") for name in here):
-            for number, item in enumerate(value):
-                add(item, f"{path}_{number}")
+        if isinstance(value, tuple) and any(name.endswith("_0") for name in here):
+            for item in value:
+                add(item)
         else:
             flat.append(value)
 
