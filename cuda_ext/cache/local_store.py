@@ -59,11 +59,6 @@ class StoredFile(NamedTuple):
     def key(self) -> str:
         return self.directory + self.name if self.kind == "entry" else ""
 
-    @property
-    def share(self) -> float:
-        """The share of all entries that precede this one, from 0 to 1: keys are spread evenly."""
-        return int(self.key[:4], 16) / 0x10000
-
 
 class LocalStore:
     """A :class:`~cuda_ext.cache.store.Store` in `directory` of at most `bound` bytes."""

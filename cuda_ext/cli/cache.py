@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import os
 import stat
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,6 @@ from cuda_ext.toolchain.programs.bundled_headers import find_damage, remove_unpa
 __all__ = ["cache"]
 
 _DAY = 86400
-# Seconds before a progress bar appears.
-_SLOW = 1.0
 # Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20
 # Characters of the kernels in a line of that table.
@@ -43,8 +39,8 @@ def cache() -> None:
     """Look after the cache of compiled code."""
 
 
-def _open_store() -> LocalStore | None:
-    """Return the local store, even if it is turned off; ``None`` if it does not exist.
+def _open_store() -> LocalStore:
+    """Return the local store, even if it is turned off or does not exist.
 
     Raises :class:`Failure` if other users may write to it, or if it cannot be read.
     """
@@ -52,22 +48,7 @@ def _open_store() -> LocalStore | None:
     flaw, remedy = find_flaw(store.directory)
     if flaw:
         raise Failure(f"the cache is left alone: {flaw}", where=store.objects, remedy=remedy)
-    if not store.objects.exists():
-        return None
     return store
-
-
-def _walk_files(store: LocalStore, title: str) -> Iterator[StoredFile]:
-    """Yield the files in `store`. On a terminal, show a progress bar if that takes long."""
-    slow = time.monotonic() + _SLOW
-    with ExitStack() as stack:
-        bar = None
-        for file in store.files():
-            if not bar and time.monotonic() > slow and sys.stderr.isatty():
-                bar = stack.enter_context(click.progressbar(length=100, label=title, file=sys.stderr))
-            if bar and file.kind == "entry":
-                bar.update(int(100 * file.share) - bar.pos)
-            yield file
 
 
 def _measure(directory: Path) -> int:
@@ -108,7 +89,7 @@ def _examine(store: LocalStore) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     on_demand: list[tuple[StoredFile, Entry]] = []
     size = references = 0
-    for file in _walk_files(store, "looking at entries"):
+    for file in store.files():
         counts[file.kind] += 1
         if file.kind == "entry":
             size += file.size
@@ -206,25 +187,6 @@ def _format_age(seconds: float) -> str:
 # verify
 
 
-@dataclass(frozen=True, slots=True)
-class _Damaged:
-    path: str
-    key: str
-    reason: str
-    removed: bool
-
-
-@dataclass(slots=True)
-class _Check:
-    """What was read, with the fields of the JSON output."""
-
-    entries: int = 0
-    size: int = 0
-    damaged: list[_Damaged] = field(default_factory=list)
-    strays: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
-
-
 @cache.command(
     epilog="""\b
     Examples:
@@ -243,69 +205,45 @@ def verify(context: click.Context, as_json: bool, remove: bool) -> None:
     """
     began = time.perf_counter()
     store = _open_store()
-    check = _check_entries(store, remove) if store else _Check()
+    check: dict[str, Any] = {"entries": 0, "size": 0, "damaged": [], "strays": [], "unfinished": []}
+    damaged = check["damaged"]
+    for file in store.files():
+        if file.kind != "entry":
+            check["strays" if file.kind == "stray" else "unfinished"].append(file.path)
+            continue
+        check["entries"] += 1
+        check["size"] += file.size
+        if flaw := store.flaw(file):
+            is_removed = remove and store.remove(file)
+            damaged.append({"path": file.path, "key": file.key, "reason": flaw, "removed": is_removed})
     for headers in unpacked_directories(Path(local_directory(os.environ))):
-        if damage := find_damage(headers, in_files=True):
-            check.damaged.append(_Damaged(str(headers), "", damage, remove and remove_unpacked(headers)))
+        if flaw := find_damage(headers, in_files=True):
+            is_removed = remove and remove_unpacked(headers)
+            damaged.append({"path": str(headers), "key": "", "reason": flaw, "removed": is_removed})
     if as_json:
         echo_json(check)
-    elif store is None and not check.damaged:
+    elif not store.objects.exists() and not damaged:
         click.echo(f"{local_directory(os.environ)}: there is no cache")
     else:
         _show_check(check, time.perf_counter() - began)
-    context.exit(1 if check.damaged else 0)
+    context.exit(1 if damaged else 0)
 
 
-def _check_entries(store: LocalStore, remove: bool) -> _Check:
-    check = _Check()
-    for file in _walk_files(store, "reading entries"):
-        match file.kind:
-            case "stray":
-                check.strays.append(file.path)
-            case "unfinished":
-                check.unfinished.append(file.path)
-            case "entry":
-                check.entries += 1
-                check.size += file.size
-                if flaw := store.flaw(file):
-                    is_removed = remove and store.remove(file)
-                    check.damaged.append(_Damaged(file.path, file.key, flaw, is_removed))
-    return check
-
-
-def _show_check(check: _Check, seconds: float) -> None:
-    for damaged in check.damaged:
-        click.echo(f"{damaged.path}: damaged: {damaged.reason}{'; removed' if damaged.removed else ''}")
-    for path in check.strays:
+def _show_check(check: Mapping[str, Any], seconds: float) -> None:
+    damaged = check["damaged"]
+    for each in damaged:
+        click.echo(f"{each['path']}: damaged: {each['reason']}{'; removed' if each['removed'] else ''}")
+    for path in check["strays"]:
         click.echo(f"{path}: stray, not written by the cache")
-    for path in check.unfinished:
+    for path in check["unfinished"]:
         click.echo(f"{path}: unfinished, removed after an hour")
-    entries = f"{format_count(check.entries, 'entry', 'entries')}, {format_size(check.size)}"
-    click.echo(f"{entries}, read in {seconds:.1f} s: {len(check.damaged):,} damaged")
-    if not all(damaged.removed for damaged in check.damaged):
+    entries = f"{format_count(check['entries'], 'entry', 'entries')}, {format_size(check['size'])}"
+    click.echo(f"{entries}, read in {seconds:.1f} s: {len(damaged):,} damaged")
+    if not all(each["removed"] for each in damaged):
         click.echo("To remove what is damaged: cuda-ext cache verify --remove")
 
 
 # clear
-
-
-@dataclass(slots=True)
-class _Removed:
-    """The number of removed files and directories, and of those that could not be removed."""
-
-    entries: int = 0
-    unfinished: int = 0
-    headers: int = 0
-    size: int = 0
-    failed: int = 0
-
-    def __str__(self) -> str:
-        parts = [format_count(self.entries, "entry", "entries")]
-        if self.unfinished:
-            parts.append(format_count(self.unfinished, "unfinished file"))
-        if self.headers:
-            parts.append(f"{format_count(self.headers, 'directory', 'directories')} of NVRTC's headers")
-        return f"{', '.join(parts)}, {format_size(self.size)} in all"
 
 
 @cache.command(
@@ -336,34 +274,31 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
         raise click.BadParameter("nan is not a number of days.", param_hint="'--older-than'")
     store = _open_store()
     directory = Path(local_directory(os.environ))
-    removed = _Removed()
-    if store is not None:
-        _remove_files(store, math.inf if older_than is None else time.time() - older_than * _DAY, removed)
-    for path in unpacked_directories(directory) if headers else ():
-        size = _measure(path)
-        if remove_unpacked(path):
-            removed.headers, removed.size = removed.headers + 1, removed.size + size
-        else:
-            removed.failed += 1
-    if as_json:
-        echo_json(removed)
-    elif store is None and not removed.headers and not removed.failed:
-        click.echo(f"{directory}: there is no cache")
-    else:
-        click.echo(f"{directory}: removed {removed}")
-    if removed.failed:
-        remaining = format_count(removed.failed, "file or directory", "files or directories")
-        remedy = "check the owner and the permissions"
-        raise Failure(f"{remaining} could not be removed", where=directory, remedy=remedy)
+    removed = dict.fromkeys(("entries", "unfinished", "headers", "size", "failed"), 0)
 
+    def count(kind: str, size: int, is_removed: bool) -> None:
+        removed[kind if is_removed else "failed"] += 1
+        removed["size"] += size if is_removed else 0
 
-def _remove_files(store: LocalStore, before: float, removed: _Removed) -> None:
-    """Remove entries and unfinished files last used `before`. Locks stay: they are empty, and may be held."""
+    before = math.inf if older_than is None else time.time() - older_than * _DAY
+    # Locks stay: they are empty, and may be held.
     for file in store.files():
         if file.kind != "stray" and file.modified < before:
-            if store.remove(file):
-                removed.entries += file.kind == "entry"
-                removed.unfinished += file.kind == "unfinished"
-                removed.size += file.size
-            else:
-                removed.failed += 1
+            count("entries" if file.kind == "entry" else "unfinished", file.size, store.remove(file))
+    for path in unpacked_directories(directory) if headers else ():
+        count("headers", _measure(path), remove_unpacked(path))
+    if as_json:
+        echo_json(removed)
+    elif not store.objects.exists() and not removed["headers"] and not removed["failed"]:
+        click.echo(f"{directory}: there is no cache")
+    else:
+        parts = [format_count(removed["entries"], "entry", "entries")]
+        if removed["unfinished"]:
+            parts.append(format_count(removed["unfinished"], "unfinished file"))
+        if removed["headers"]:
+            parts.append(f"{format_count(removed['headers'], 'directory', 'directories')} of NVRTC's headers")
+        click.echo(f"{directory}: removed {', '.join(parts)}, {format_size(removed['size'])} in all")
+    if removed["failed"]:
+        remaining = format_count(removed["failed"], "file or directory", "files or directories")
+        remedy = "check the owner and the permissions"
+        raise Failure(f"{remaining} could not be removed", where=directory, remedy=remedy)
