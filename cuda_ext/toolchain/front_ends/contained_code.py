@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from cuda_ext.toolchain.diagnostics import shorten_output
 
 __all__ = ["contained"]
 
+_lock = threading.Lock()
 _STREAMS = ("stdin", "stdout", "stderr")
 _LISTS = ("path", "path_hooks")
 
@@ -28,18 +30,19 @@ def contained(
     """Raise all errors within as :class:`CompilationError` that say `what` was done with the source `where`.
 
     The working directory, the environment, the search path, the streams and the recursion limit are as before
-    behind it.
+    behind it. Threads, which some workers of Dask have, wait for each other.
     """
-    restore = _remember()
-    try:
-        yield
-    except CompilationError as error:
-        raise CompilationError(f"{what}: {error.problem}", where=where, remedy=error.remedy) from None
-    except BaseException as error:  # this process compiles on
-        restore()
-        raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
-    finally:
-        restore()
+    with _lock:
+        restore = _remember()
+        try:
+            yield
+        except CompilationError as error:
+            raise CompilationError(f"{what}: {error.problem}", where=where, remedy=error.remedy) from None
+        except BaseException as error:  # this process compiles on
+            restore()
+            raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
+        finally:
+            restore()
 
 
 def _remember() -> Callable[[], None]:

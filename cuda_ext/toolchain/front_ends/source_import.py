@@ -35,26 +35,28 @@ _directories: list[str] = []
 
 def import_source(unit: TranslationUnit) -> ModuleType:
     """Import the source of `unit`, once per process. Raises :class:`CompilationError`."""
-    if unit.sha256 not in _imported:
-        _forget()
-        directory = scratch_directory()
-        _directories.append(f"{directory}/")
-        for name, content in {**unit.headers, unit.name: unit.source}.items():
-            file = Path(directory, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
-        with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
-            sys.path[:0] = [f"{directory}/src", directory]
-            sys.path_hooks.insert(0, _find)
-            importlib.invalidate_caches()
-            module = importlib.import_module(name)
-        if not (module.__file__ or "").startswith(directory):
-            raise CompilationError(
-                f"another module is called {name}, too", where=unit.name, remedy="rename the source"
-            )
-        _imported[unit.sha256] = module
-    return _imported[unit.sha256]
+    with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
+        if unit.sha256 not in _imported:
+            _forget()
+            _imported[unit.sha256] = _import(unit)
+        return _imported[unit.sha256]
+
+
+def _import(unit: TranslationUnit) -> ModuleType:
+    directory = scratch_directory()
+    _directories.append(f"{directory}/")
+    for name, content in {**unit.headers, unit.name: unit.source}.items():
+        file = Path(directory, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    sys.path[:0] = [f"{directory}/src", directory]
+    sys.path_hooks.insert(0, _find)
+    importlib.invalidate_caches()
+    name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
+    module = importlib.import_module(name)
+    if not (module.__file__ or "").startswith(directory):
+        raise CompilationError(f"another module is called {name}, too", remedy="rename the source")
+    return module
 
 
 def scratch_directory() -> str:
