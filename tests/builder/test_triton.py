@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.package.generate import Package
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, load, refusal, write_importable, write_project
@@ -70,6 +73,7 @@ instantiate = [
 ]
 """
 TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
+ONE = TEXT.format(T="fp32", B=128)
 FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), "p/__init__.py": ""}
 
 
@@ -370,30 +374,18 @@ REFUSED = {
     "scale(out: *fp32)(out=1)": "the parameter 'out' is given twice",
     "scale(out: *fp32) if n >": "invalid syntax at the end",
     "scale(out: *fp32) iff n > 1": "expected a condition such as 'if n >= 1024' behind the function",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128")
-    + " if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "no parameter 'N' is given a type",
+    f"{ONE} if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
+    f"{ONE} if N > 1": "no parameter 'N' is given a type",
+    f"{ONE} if n > 5 and n < 3": "x % 16 == 0 never holds; correct the condition, or the hints at the types",
+    ONE.replace(
+        "128", "[1]"
+    ): "BLOCK=[1]: expected a number, True, False, None, a string, a dtype, or a tuple",
+    ONE.replace("128", f"[{'9' * 300}]"): "999…: expected a number, True, False",
     "scale(out: (*fp32, i32), out_1: i32)": "the parameter 'out_1' is given twice",
     f"scale(out: {'(' * 9}i32{')' * 9})": "out: (i32): expected types in parentheses, such as (*fp32, i32)",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the colon",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",
-    TEXT.replace("{T}", "fp32")
-    .replace("{B}", "128")
-    .replace("n: i32", "n: fp31"): "'fp31' is not a type of a parameter; the types are i1, i8",
-    TEXT.replace("{T}", "fp32").replace("{B}", "load"): "BLOCK=load is neither a value nor a dtype",
-    TEXT.replace("{T}", "fp32").replace(
-        "{B}", "[1]"
-    ): "BLOCK=[1]: expected a number, True, False, None, a string, a dtype, or a tuple",
-    TEXT.replace("{T}", "fp32").replace("{B}", "100"): "arange's range must be a power of 2",
-    TEXT.replace("{T}", "fp32")
-    .replace("{B}", "128")
-    .replace("num_warps", "num_warp"): "no parameter 'num_warp'",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128")
-    + " if n > 5 and n < 3": "x % 16 == 0 never holds; correct the condition, or the hints at the types",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128").replace("warps=1", "warps=64"): "is for 2048 threads",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128, arch='sm80'"): "no parameter 'arch', and Triton no such",
-    TEXT.replace("{T}", "fp32").replace("{B}", f"[{'9' * 300}]"): "999…: expected a number, True, False",
 }
 
 
@@ -403,6 +395,27 @@ def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
     answer = refusal(write_project(tmp_path, table.format(text=text), FILES))
     assert REFUSED[text] in answer
     assert "device/scale.py" in answer or "overrides[0].instantiate[0]" in answer
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        ("n: i32", "n: fp31", "'fp31' is not a type of a parameter; the types are i1, i8"),
+        ("128", "load", "BLOCK=load is neither a value nor a dtype"),
+        ("128", "100", "arange's range must be a power of 2"),
+        ("num_warps", "num_warp", "no parameter 'num_warp'"),
+        ("warps=1", "warps=64", "is for 2048 threads"),
+        ("128", "128, arch='sm80'", "no parameter 'arch', and Triton no such"),
+    ],
+)
+def test_what_triton_refuses_is_answered(old: str, new: str, answer: str) -> None:
+    headers = {"device/common.py": COMMON.format(factor=2).encode()}
+    text = ONE.replace(old, new)
+    unit = TranslationUnit("device/scale.py", SCALE.encode(), "triton", headers, instantiate=(text,))
+    with pytest.raises(BuildError) as caught:
+        Triton().compile(unit, (Architecture.parse("sm_90a"),))
+    assert str(caught.value).startswith("device/scale.py: scale")
+    assert answer in str(caught.value)
 
 
 def test_triton_does_not_make_lto_ir(tmp_path: Path) -> None:
@@ -423,8 +436,7 @@ def test_a_source_without_instantiations_is_refused(tmp_path: Path) -> None:
 
 
 def test_instantiations_of_one_name_are_refused(tmp_path: Path) -> None:
-    text = TEXT.replace("{T}", "fp32").replace("{B}", "128")
-    both = f'"{text}", "{text.replace("warps=1", "warps=2")}"'
+    both = f'"{ONE}", "{ONE.replace("warps=1", "warps=2")}"'
     table = TABLE.replace('{{ kernel = "{text}", T = ["fp16", "fp32"], B = [128] }}', "{text}")
     assert "num_warps=2) have one name, 'scale<fp32, BLOCK=128>" in refusal(
         write_project(tmp_path, table.format(text=both), FILES)
