@@ -53,11 +53,6 @@ class _Block:
             device.driver.call("cuEventDestroy", event)
         self.stream, self.keep = stream, keep
 
-    def synchronize(self) -> None:
-        """Wait for the work on this block."""
-        with self.staging.device.current():
-            self.staging.device.driver.call("cuStreamSynchronize", self.stream)
-
 
 class DeviceCopies:
     """Copies of host memory on GPUs, for any thread. Arrays that overlap share one copy.
@@ -145,22 +140,19 @@ class DeviceCopies:
         """Copy to the host what kernels wrote. Wait for the kernels first, unless they have finished."""
         with self.lock:
             written = [block for block in self._blocks if block.written]
-            if wait:
-                for block in written:
-                    block.synchronize()
-            for staging in {block.staging for block in written}:
-                copies = [c for b in written if b.staging is staging for c in b.copies(b.written)]
+            for staging, stream in {(block.staging, block.stream) for block in written}:
+                blocks = [b for b in written if b.staging is staging and b.stream == stream]
+                copies = [copy for block in blocks for copy in block.copies(block.written)]
                 with staging.device.current():
-                    staging.copy_out(copies)
+                    staging.copy_out(copies, stream if wait else None)
 
     def fetch(self, place: range) -> None:
         """Wait for the kernels that write to `place`, and copy their results back."""
         with self.lock:
             for block in self._overlapping_blocks(place):
                 parts = [common for part in block.written if (common := _intersect(part, place))]
-                block.synchronize()
                 with block.staging.device.current():
-                    block.staging.copy_out(block.copies(parts))
+                    block.staging.copy_out(block.copies(parts), block.stream)
                 block.written = {part for part in block.written if _intersect(part, place) != part}
 
     def release(self) -> None:

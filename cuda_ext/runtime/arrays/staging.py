@@ -88,9 +88,15 @@ class Staging:
         """Copy to the device in `stream`. When this returns, the host memory has been read."""
         self._copy(copies, stream, to_host=False)
 
-    def copy_out(self, copies: Iterable[Copy]) -> None:
-        """Copy to the host memory that no kernel is writing. When this returns, the copy is complete."""
-        self._copy(copies, self._out_stream, to_host=True)
+    def copy_out(self, copies: Sequence[Copy], stream: int | None = None) -> None:
+        """Copy to the host after the work in `stream`, if there is any to wait for.
+
+        When this returns, the copy is complete.
+        """
+        if stream is not None and any(copy.size > _SMALL for copy in copies):
+            self._call("cuStreamSynchronize", stream)
+            stream = None
+        self._copy(copies, self._out_stream if stream is None else stream, to_host=True)
 
     def _copy(self, copies: Iterable[Copy], stream: int, *, to_host: bool) -> None:
         chunks: list[Copy] = []

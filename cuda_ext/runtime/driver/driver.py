@@ -159,7 +159,9 @@ class Driver:
 
     def query(self, function: str, *arguments: int | bytes | None) -> int:
         """Call `function`, which has a single result, and return that."""
-        (result,) = self.call(function, *arguments)
+        status, result = self.functions.call(function, *arguments)
+        if status:
+            raise self.error(function, status)
         return result
 
     def error(self, function: str, code: int) -> DriverCallError:

@@ -48,7 +48,7 @@ class Functions:
         Other arguments are integers, such as handles and addresses, or bytes for a pointer to them. Results
         are unsigned integers of up to eight bytes.
         """
-        return calls.call(self.address(name), *arguments)
+        return calls.call(self._addresses.get(name) or self.address(name), *arguments)
 
     def address(self, name: str) -> int:
         """The address of the function `name`. Raises :class:`DriverTooOldError` if there is none."""

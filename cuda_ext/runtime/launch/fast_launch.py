@@ -113,7 +113,7 @@ class FastLaunch(Launch):
         except CudaExtError as error:
             # Frames between this and where it was found say nothing to users.
             raise error.with_traceback(None) from error.__cause__
-        if options.wait and self._can_be_fast():
+        if options.wait and self._can_be_fast() and not launched.arguments.has_host_arrays:
             self._learn(launched)
         return launched.pending
 
@@ -130,7 +130,7 @@ class FastLaunch(Launch):
             launch = self._candidates[number]
             if choice:
                 self._set_choice(device.ordinal, choice)
-        launch._set_kernel(kernel, launched.arguments)
+        launch._set_kernel(kernel, launched.arguments.ordered)
         if self._is_bound:
             launch._set_configuration(kernel, configuration)
 

@@ -55,6 +55,10 @@ class ResolvedArguments(NamedTuple):
     device: Device
     extents: Mapping[str, int]
 
+    @property
+    def has_host_arrays(self) -> bool:
+        return any(isinstance(value, HostArray) for value in self.values)
+
 
 class Launched(NamedTuple):
     """A launch: the launcher that was chosen, what it launched and how.
@@ -65,7 +69,7 @@ class Launched(NamedTuple):
     launcher: Launcher
     kernel: LoadedKernel
     configuration: LaunchConfiguration
-    arguments: list[object]
+    arguments: ResolvedArguments
     pending: Any
 
 
@@ -104,7 +108,7 @@ class Launcher:
                 missing.signature = self.kernel.signature
                 raise missing from None
             raise
-        return Launched(chosen, loaded, configuration, resolved.ordered, pending)
+        return Launched(chosen, loaded, configuration, resolved, pending)
 
     def resolve(
         self, arguments: Sequence[object], named: Mapping[str, object], stream: object
@@ -200,8 +204,9 @@ class Launcher:
             def submit(values: list[Any]) -> None:
                 self._submit(loaded, configuration, handle, values, hidden)
 
-            if wait and not any(isinstance(value, HostArray) for value in values):
-                submit(values)
+            if wait and not resolved.has_host_arrays:
+                with device.current():
+                    submit(values)
             else:
                 pending = self._submit_with_copies(
                     loaded, configuration, handle, stream, values, wait, submit
@@ -235,7 +240,10 @@ class Launcher:
         values: Sequence[Any],
         hidden: Sequence[bytes | None],
     ) -> None:
-        """Submit the kernel with the `values` of its arguments and of its `hidden` parameters."""
+        """Submit the kernel with the `values` of its arguments and of its `hidden` parameters.
+
+        The context of its device must be current.
+        """
         if configuration.scratch:
             with _scratch_memory(loaded.device, configuration, stream) as address:
                 hidden = [address if value is None else value for value in hidden]
@@ -250,14 +258,13 @@ class Launcher:
         start = ctypes.addressof(memory)
         pointers = (ctypes.c_void_p * len(self._offsets))(*(start + offset for offset in self._offsets))
         addresses = ctypes.addressof(pointers)
-        with loaded.device.current():
-            if configuration.attributes:
-                attributes = ctypes.create_string_buffer(configuration.pack_attributes())
-                config = configuration.pack(stream, ctypes.addressof(attributes))
-                driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
-            else:
-                shape = *configuration.grid, *configuration.block, configuration.shared
-                driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
+        if configuration.attributes:
+            attributes = ctypes.create_string_buffer(configuration.pack_attributes())
+            config = configuration.pack(stream, ctypes.addressof(attributes))
+            driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
+        else:
+            shape = *configuration.grid, *configuration.block, configuration.shared
+            driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
 
     def _submit_with_copies(
         self,
@@ -295,13 +302,12 @@ def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: 
     """The address of the scratch memory of a launch, allocated and freed in the order of `stream`."""
     from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
-    with device.current():
-        staging = staging_of(device)
-        address = staging.allocate(configuration.scratch * math.prod(configuration.grid), stream)
-        try:
-            yield address.to_bytes(8, "little")
-        finally:
-            staging.free(address, stream)
+    staging = staging_of(device)
+    address = staging.allocate(configuration.scratch * math.prod(configuration.grid), stream)
+    try:
+        yield address.to_bytes(8, "little")
+    finally:
+        staging.free(address, stream)
 
 
 def _device_of(driver: Driver, value: object) -> int | None:
