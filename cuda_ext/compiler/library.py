@@ -18,7 +18,7 @@ from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome,
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
-from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, join_errors
@@ -153,7 +153,7 @@ def _ready_made(plan: LibraryPlan, unit: TranslationUnit, products: Products) ->
             assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
             images = sorted(assembled, key=lambda image: image.architecture)
             if unit.kind == "ptx":
-                return images, reflect_image("ptx", unit.source)
+                return images, read_image(plan.newest.as_kind("ptx"), unit.source).signatures
             return images, ready_made.signatures_of(images)
         case _:
             images = ready_made.images_of(unit, plan.architectures)
@@ -287,18 +287,18 @@ def _failure(text: str, jobs: Sequence[Job]) -> str:
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:
     """Compare `signatures` with what is in `image`: one name must not stand for different things."""
     for lowered in image.entries:
-        kernel = signatures.kernels[lowered]
-        types = [p.type for p in image.signatures.kernels[lowered].parameters]
-        if image.sizes[lowered] != kernel.sizes or types != [p.type for p in kernel.parameters]:
+        kernel, own = signatures.kernels[lowered], image.signatures.kernels[lowered]
+        types, own_types = ([p.type for p in each.parameters] for each in (kernel, own))
+        if own.sizes != kernel.sizes or own_types != types:
             raise CompilationError(
                 f"kernel {kernel.expression!r} has other parameters for {image.architecture}",
                 where=unit.name,
                 remedy="give it another name there",
             )
-    for lowered, symbol in signatures.symbols.items():
-        if image.sizes.get(lowered, (symbol.size,)) != (symbol.size,):
+    for lowered, variable in image.signatures.symbols.items():
+        if variable.size != signatures.symbols[lowered].size:
             raise CompilationError(
-                f"variable {symbol.name!r} has another size for {image.architecture}",
+                f"variable {variable.name!r} has another size for {image.architecture}",
                 where=unit.name,
                 remedy="give it another name there",
             )

@@ -80,9 +80,9 @@ class CompiledImage:
     """A translation unit compiled for one architecture.
 
     ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
-    and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
+    and ``__constant__`` variables. ``signatures`` describe them as far as is known.
     ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of what was compiled:
-    each requested name expression with its lowered name; ``signatures`` describe it too. ``text`` is PTX to
+    each requested name expression with its lowered name. ``text`` is PTX to
     link in place of a relocatable cubin: it lacks variables that are not used. ``launches`` has the kernels
     whose configuration is fixed, by lowered name.
     """
@@ -91,7 +91,6 @@ class CompiledImage:
     data: bytes
     entries: tuple[str, ...]
     variables: tuple[str, ...]
-    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     log: str = ""
     usage: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)

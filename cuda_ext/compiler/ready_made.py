@@ -7,7 +7,7 @@ from typing import cast
 
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.formats import ptx
@@ -63,7 +63,7 @@ def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
     Where PTX and a cubin describe one kernel, PTX's signature counts, since it has types.
     """
     in_order = sorted(images, key=lambda image: image.architecture.kind == "ptx")
-    return merge_signatures(reflect_image(i.architecture.kind, i.data) for i in in_order)
+    return merge_signatures(image.signatures for image in in_order)
 
 
 def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:

@@ -210,8 +210,8 @@ def shift(out, x, N: ct.Constant[int]):
     text = "shift(out: f16[?, ?:16]:16, x: f16[?, ?:16]:16, N=1024)"
     unit = TranslationUnit("device/shift.py", source.encode(), "cutile", instantiate=(text,))
     (image,) = CuTile().compile(unit, (Architecture.parse("sm_90a"),))
-    (sizes,) = image.sizes.values()
-    assert sizes == (8, 4, 4, 4, 4, 8, 4, 4, 4, 4)
+    (kernel,) = image.signatures.kernels.values()
+    assert kernel.sizes == (8, 4, 4, 4, 4, 8, 4, 4, 4, 4)
     assert b"\x08\x00\x00\x04" in image.data  # how ptxas writes the size of the pointers here
 
 

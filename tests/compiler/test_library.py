@@ -30,7 +30,7 @@ def image(architecture: Architecture, kernel: str) -> CompiledImage:
     """An image that is said to have `kernel`; the name lies behind it."""
     signatures = Signatures({kernel: Kernel(kernel, kernel, 0, ())}, {})
     data = some_cubin() + kernel.encode()
-    return CompiledImage(architecture, data, (kernel,), (), {kernel: ()}, signatures=signatures)
+    return CompiledImage(architecture, data, (kernel,), (), signatures=signatures)
 
 
 def test_a_library_needs_a_pass_for_each_target():
@@ -52,7 +52,7 @@ def test_a_kernel_with_other_types_for_another_architecture_is_refused():
     for each, type_ in ((SM_80, "int"), (SM_90, "float")):
         parameters = (Parameter("x", type_, "float", 4, 0),)
         own = Signatures({"k": Kernel("k", "k", 0, parameters)}, {})
-        products[CompileJob(A, (each,))] = (replace(image(each, "k"), sizes={"k": (4,)}, signatures=own),)
+        products[CompileJob(A, (each,))] = (replace(image(each, "k"), signatures=own),)
     with pytest.raises(CompilationError, match="'k' has other parameters for sm_80"):
         library_images(plan, products)
 

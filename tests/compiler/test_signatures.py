@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.compiler.signatures import declarations, macros
-from cuda_ext.compiler.signatures.reflection import reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Kernel, Parameter, Symbol
@@ -396,7 +396,7 @@ HAND_WRITTEN = b"""
 
 
 def test_ptx_tells_places_sizes_and_plain_types():
-    found = reflect_image("ptx", HAND_WRITTEN).kernels
+    found = read_image(Architecture.parse("compute_50"), HAND_WRITTEN).signatures.kernels
     assert [str(p) for p in found["clamp"].parameters] == [
         *("void* x", ".u32 n", "long long offset", "float low", ".b8[16] pair", ".u64 handle"),
     ]
@@ -405,12 +405,14 @@ def test_ptx_tells_places_sizes_and_plain_types():
 
 
 def test_parameters_that_a_compiler_numbered_have_no_names():
-    (found,) = reflect_image("ptx", HAND_WRITTEN).kernels["numbered"].parameters
+    (found,) = (
+        read_image(Architecture.parse("compute_50"), HAND_WRITTEN).signatures.kernels["numbered"].parameters
+    )
     assert found == Parameter("arg0", "double", "float", 8, 0)
 
 
 def test_ptx_tells_its_variables():
-    found = reflect_image("ptx", HAND_WRITTEN).symbols
+    found = read_image(Architecture.parse("compute_50"), HAND_WRITTEN).signatures.symbols
     assert {s.name: (s.space, s.size) for s in found.values()} == {
         "weights": ("constant", 36),
         "vectors": ("device", 32),

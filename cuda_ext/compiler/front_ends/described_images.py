@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
-from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.fields import FixedLaunch
@@ -60,11 +60,11 @@ def describe_images(
     for image in images:
         entries = tuple(name for name in image.entries if name in described)
         for name in entries:
-            sizes = described[name].sizes
-            if image.sizes.get(name, sizes) != sizes:
+            sizes, found = described[name].sizes, image.signatures.kernels[name].sizes
+            if found != sizes:
                 raise BuildError(
                     f"the parameters of {described[name].expression!r} have {_list(sizes)} bytes as "
-                    f"described, and {_list(image.sizes[name])} bytes in the image for {image.architecture}",
+                    f"described, and {_list(found)} bytes in the image for {image.architecture}",
                     where=where,
                     remedy="correct the signature",
                 )
@@ -80,8 +80,8 @@ def describe_image(
     architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
 ) -> CompiledImage:
     """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel."""
-    image, signatures = read_image(architecture, data), reflect_image(architecture.kind, data)
-    (image,), signatures = describe_images([image], signatures, [description], unit.name)
+    image = read_image(architecture, data)
+    (image,), signatures = describe_images([image], image.signatures, [description], unit.name)
     return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from cuda_ext.compiler.jobs import Product
 from cuda_ext.compiler.products import CompiledImage, Signatures
@@ -17,27 +16,37 @@ from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.fields import array_size
-from cuda_ext.formats import ptx as ptx_text
+from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.formats.tile_ir import read_tile_ir
-from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
+from cuda_ext.manifest import Kernel, Parameter, ParameterKind, Symbol
 
-__all__ = ["check_product", "describe", "read_image", "reflect_image"]
+__all__ = ["check_product", "describe", "read_image"]
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
-    """List the kernels and variables in the image `data`; LTO-IR shows none.
+    """Read the kernels and variables in the image `data`, whose names are lowered names here.
 
-    Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
+    PTX has plain types, a cubin and Tile IR sizes alone, and LTO-IR shows nothing. Raises
+    :class:`~cuda_ext.errors.BuildError` for damaged data.
     """
-    kernels, variables, usage = _read_contents(architecture.kind, data)
-    sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
-    sizes |= {name: (variable.size,) for name, variable in variables.items()}
+    kernels: Mapping[str, tuple[Parameter, ...]] = {}
+    variables: Mapping[str, Symbol] = {}
+    usage: Mapping[str, Resources] = {}
+    match architecture.kind:
+        case "cubin":
+            cubin = read_cubin(data)
+            kernels, variables, usage = cubin.kernels, cubin.variables, cubin.usage
+        case "ptx":
+            kernels, variables = ptx.kernels(data), ptx.variables(data)
+        case "tileir":
+            _, kernels, variables = read_tile_ir(data)
+    signatures = Signatures({n: Kernel(n, n, 0, slots) for n, slots in kernels.items()}, variables)
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
-    return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
+    return CompiledImage(architecture, data, entries, names, usage=usage, signatures=signatures)
 
 
 def check_product(product: Product) -> Product:
@@ -47,37 +56,6 @@ def check_product(product: Product) -> Product:
         if not image.data or known.entries != image.entries or known.variables != image.variables:
             raise BuildError(f"not the image of {image.architecture}")
     return product
-
-
-def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
-    """Read the signatures in an image without its source, where names are lowered names.
-
-    PTX has plain types, a cubin and Tile IR sizes alone, and LTO-IR shows nothing.
-    """
-    kernels, variables, _ = _read_contents(kind, data)
-    return Signatures({name: Kernel(name, name, 0, slots) for name, slots in kernels.items()}, variables)
-
-
-class _Contents(NamedTuple):
-    """The parameters of kernels, the variables, and the resources in an image, by lowered name."""
-
-    kernels: Mapping[str, tuple[Parameter, ...]]
-    variables: Mapping[str, Symbol]
-    usage: Mapping[str, Resources]
-
-
-def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
-    match kind:
-        case "cubin":
-            cubin = read_cubin(data)
-            return _Contents(cubin.kernels, cubin.variables, cubin.usage)
-        case "ptx":
-            return _Contents(ptx_text.kernels(data), ptx_text.variables(data), {})
-        case "tileir":
-            tile_ir = read_tile_ir(data)
-            return _Contents(tile_ir.kernels, tile_ir.variables, {})
-        case "ltoir":
-            return _Contents({}, {}, {})
 
 
 def _assign_probes(
@@ -103,9 +81,10 @@ def _unknown_subjects(
     overloads = Counter(map(_name_of, image.entries))
     subjects = {}
     for lowered in image.entries:
-        if lowered not in probed and not _is_complete(lowered, len(image.sizes[lowered])):
+        count = len(image.signatures.kernels[lowered].parameters)
+        if lowered not in probed and not _is_complete(lowered, count):
             name = _name_of(lowered)
-            types = _mangled_types(lowered, len(image.sizes[lowered]))
+            types = _mangled_types(lowered, count)
             if overloads[name] > 1 and types is not None:
                 name = f"(void(*)({', '.join(each.type.spelling for each in types)}))&{name}"
             subjects[lowered] = name
@@ -122,7 +101,7 @@ def describe(
     types_of: Mapping[str, Probed],
     probe: Callable[[list[str]], Mapping[str, Probed]],
 ) -> Signatures:
-    """Describe what is in an `image` of `unit`; `names` is its name map.
+    """Describe what :func:`read_image` found in an `image` of `unit`; `names` is its name map.
 
     `types_of` has the types of the subjects that were probed. What else is in the image is passed to `probe`,
     which returns their types, in a second round.
@@ -134,11 +113,10 @@ def describe(
     if unknown := _unknown_subjects(unit, image, probed):
         types_of = probe(list(unknown.values()))
         probed |= {lowered: types_of[s] for lowered, s in unknown.items() if s in types_of}
-    contents = _read_contents(image.architecture.kind, image.data)
     kernels: dict[str, Kernel] = {}
     notes: dict[str, list[str]] = {_NO_TYPES: [], _NO_NAMES: []}
-    for lowered, slots in contents.kernels.items():
-        name = _name_of(lowered)
+    for lowered, kernel in image.signatures.kernels.items():
+        name, slots = _name_of(lowered), kernel.parameters
         types = probed[lowered].parameters if lowered in probed else _mangled_types(lowered, len(slots))
         if types is None or len(types) != len(slots):
             types = None
@@ -148,7 +126,7 @@ def describe(
             notes[_NO_NAMES].append(name)
         kernels[lowered] = Kernel(name, lowered, 0, tuple(_parameters(slots, types, declared)))
     symbols = {}
-    for lowered, variable in contents.variables.items():
+    for lowered, variable in image.signatures.symbols.items():
         probed_type = probed[lowered].variable if lowered in probed else None
         if probed_type is not None and not probed_type.type.is_const:
             type_ = probed_type.type.spelling

@@ -79,16 +79,11 @@ class TileCpp:
         for architecture in architectures:
             data = self._tileiras.make_image(bytecode, architecture, unit.name)
             image = read_image(architecture, data)
-            signatures = self._nvrtc.describe(unit, image, program)
             described = replace(
                 image,
-                sizes={
-                    **image.sizes,
-                    **{name: (symbol.size,) for name, symbol in signatures.symbols.items()},
-                },
                 log=program.log,
                 names=program.names,
-                signatures=signatures,
+                signatures=self._nvrtc.describe(unit, image, program),
                 launches=dict.fromkeys(image.entries, _LAUNCH),
                 trace=trace,
             )
