@@ -23,11 +23,14 @@ _SHOWN = 3  # sources of a module
 
 
 def plan_trials(plan: ModulePlan, compiler: CompilerInfo) -> list[LibraryPlan]:
-    """Plan what `compiler`, which is NVRTC, has to compile so that the sources of `plan` may be embedded."""
+    """Plan what `compiler`, which is NVRTC, has to compile so that the sources of `plan` may be embedded.
+
+    A linked library is tried as a whole alone.
+    """
     trials: dict[str, LibraryPlan] = {}
     for library in plan.libraries:
         names = [unit.name for unit in library.units if unit.kind == "cu"]
-        if names and plan.embeds(library):
+        if names and plan.embeds(library) and not library.only:
             trials.setdefault(names[0], _trial(library, compiler))
     return list(trials.values())
 

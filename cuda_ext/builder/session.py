@@ -136,26 +136,16 @@ class _Session:
         )
         if flaw := find_flaw(project.requirements):
             self._progress.message(str(flaw))
-        modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(self._timings, self._progress, log)
-        libraries = [
-            (library, self._cache_for(module, library.units[0].kind))
-            for module, plan in modules
-            for library in plan.libraries
-        ]
-        trials = [self._plan_trials(module, plan) for module, plan in modules]
-        results = iter(self._run(batch, [*libraries, *chain(*trials)]))
-        outcomes = [[next(results) for _ in plan.libraries] for _, plan in modules]
         packages: list[Package] = []
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
-        for (module, plan), outcome, tried in zip(modules, outcomes, trials, strict=True):
-            embedded = with_results(plan, [trial for trial, _ in tried], [next(results) for _ in tried])
+        for module, plan, results in self._compile(batch, self.plan()):
             try:
-                own = _succeeded(outcome)
-                packages.append(self._package(module, embedded, own))
-                self._show_obstacles(module, embedded)
-                built.append((packages[-1], own))
+                libraries = _succeeded(results)
+                packages.append(self._package(module, plan, libraries))
+                self._show_obstacles(module, plan)
+                built.append((packages[-1], libraries))
                 if plan.name not in batch.changed:
                     self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
             except ConfigError as error:  # it names the module itself
@@ -181,30 +171,41 @@ class _Session:
     def compile(self, source: str) -> set[str]:
         """Compile `source`; return the files that the products depend on."""
         root = self._project.root
-        modules = [
-            (module, plan.restrict(source))
-            for module, plan in zip(self._project.modules, self.plan(source), strict=True)
-        ]
-        libraries = [
-            (library, self._cache_for(module, library.units[0].kind))
-            for module, plan in modules
-            for library in plan.libraries
-        ]
-        trials = [[] if module.settings.link else self._plan_trials(module, plan) for module, plan in modules]
-        batch = Batch(self._timings, self._progress)
+        plans = [plan.restrict(source) for plan in self.plan(source)]
+        compiled = self._compile(Batch(self._timings, self._progress), plans)
+        _succeeded([result for *_, results in compiled for result in results])
         files = {str(root / source)}
-        results = iter(self._run(batch, [*libraries, *chain(*trials)]))
-        built = _succeeded([next(results) for _ in libraries])
-        for (module, plan), tried in zip(modules, trials, strict=True):
-            outcomes = [next(results) for _ in tried]
-            self._show_obstacles(module, with_results(plan, [trial for trial, _ in tried], outcomes))
-        for (own_plan, cache), library in zip(libraries, built, strict=True):
-            for log in library.log:
-                self._progress.message(log)
-            own = {name for unit in own_plan.compiled_units for name in unit.headers}
-            files.update(str(root / name) for name in own & library.reads)
-            files |= cache.files(own_plan.compiled_units, library.reads)
+        for module, plan, results in compiled:
+            self._show_obstacles(module, plan)
+            for own_plan, library in zip(plan.libraries, _succeeded(results), strict=True):
+                for log in library.log:
+                    self._progress.message(log)
+                own = {name for unit in own_plan.compiled_units for name in unit.headers}
+                files.update(str(root / name) for name in own & library.reads)
+                cache = self._cache_for(module, own_plan.units[0].kind)
+                files |= cache.files(own_plan.compiled_units, library.reads)
         return files
+
+    def _compile(
+        self, batch: Batch, plans: Sequence[ModulePlan]
+    ) -> list[tuple[ModuleConfig, ModulePlan, list[Library | BuildError]]]:
+        """Compile `plans`, with what NVRTC tries for them.
+
+        Return the plan of each module with the obstacles that this showed, and the results of its libraries.
+        """
+        modules = self._project.modules
+        libraries = [
+            [(library, self._cache_for(module, library.units[0].kind)) for library in plan.libraries]
+            for module, plan in zip(modules, plans, strict=True)
+        ]
+        trials = [self._plan_trials(module, plan) for module, plan in zip(modules, plans, strict=True)]
+        results = iter(self._run(batch, [*chain(*libraries), *chain(*trials)]))
+        outcomes = [[next(results) for _ in own] for own in libraries]
+        tried = [
+            with_results(plan, [trial for trial, _ in own], [next(results) for _ in own])
+            for plan, own in zip(plans, trials, strict=True)
+        ]
+        return list(zip(modules, tried, outcomes, strict=True))
 
     def _run(
         self, batch: Batch, libraries: Sequence[tuple[LibraryPlan, JobCache]]
