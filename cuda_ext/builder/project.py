@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import tomllib
@@ -125,7 +124,7 @@ class Project:
         No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
         """
         from cuda_ext.builder.sources.globs import check_overrides
-        from cuda_ext.builder.sources.plan import Sources
+        from cuda_ext.builder.sources.module_sources import Sources
 
         sources = [Sources(module, self.root) for module in self.modules]
         check_overrides((m, own.names) for m, own in zip(self.modules, sources, strict=True))
@@ -173,44 +172,23 @@ def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
     return {}
 
 
-# Byte order marks; that of UTF-32 begins as that of UTF-16 does.
-_MARKS = {
-    codecs.BOM_UTF8: "UTF-8",
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-
-
-def _decoded(text: bytes) -> str:
+def _decode(text: bytes) -> str:
     """Decode `text`, which must be UTF-8. Raises :class:`ConfigError`."""
-    for mark, encoding in _MARKS.items():
-        if text.startswith(mark):
-            raise ConfigError(
-                f"begins with the byte order mark of {encoding}",
-                where="pyproject.toml:1",
-                remedy="save the file as UTF-8 without one",
-            )
-    if (zero := text.find(b"\0")) >= 0:
-        line = text.count(b"\n", 0, zero) + 1
+    decoded = text.decode(errors="surrogateescape")
+    # A byte order mark, a zero byte of UTF-16, or a byte that UTF-8 does not have there.
+    if wrong := re.search("^\ufeff|[\0\udc80-\udcff]", decoded):
+        line = decoded.count("\n", 0, wrong.start()) + 1
         raise ConfigError(
-            "has a zero byte, as UTF-16 has", where=f"pyproject.toml:{line}", remedy="save the file as UTF-8"
-        )
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"byte {text[error.start]:#04x} is not UTF-8",
+            "is not UTF-8, or begins with a byte order mark",
             where=f"pyproject.toml:{line}",
-            remedy="save the file as UTF-8",
-        ) from None
+            remedy="save the file as UTF-8 without one",
+        )
+    return decoded
 
 
 def _parse(text: bytes) -> dict[str, object]:
     try:
-        return tomllib.loads(_decoded(text))
+        return tomllib.loads(_decode(text))
     except tomllib.TOMLDecodeError as error:
         problem, _, place = str(error).removesuffix(")").partition(" (at ")
         found = re.match(r"line (\d+)", place)

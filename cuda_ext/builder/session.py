@@ -25,7 +25,8 @@ from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides, find_output
-from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capabilities, plan_module
+from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.plan import compiler_choice, plan_module
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
@@ -251,8 +252,7 @@ class _Session:
         cache = self._cache_for(module)
         compiler = cache.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
-        native = native_capabilities(module, self._environ)
-        plan = plan_module(module, sources, compiler_of, native, self._environ)
+        plan = plan_module(module, sources, compiler_of, self._environ)
         if plan.embed and compiler.name == "nvcc":
             plan = self._require_nvrtc(plan)
         cache.prepare(unit for library in plan.libraries for unit in library.units)

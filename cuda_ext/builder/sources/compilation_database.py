@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from cuda_ext.builder.sources.globs import kind_of
-from cuda_ext.builder.sources.plan import Sources, compiler_choice
+from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.compile_options import definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit

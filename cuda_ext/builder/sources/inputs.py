@@ -25,7 +25,7 @@ def input_digests(project: Project) -> dict[str, str]:
 
     The rest of that file has no influence. No compiler is needed. Raises :class:`BuildError`.
     """
-    from cuda_ext.builder.sources.plan import read_source
+    from cuda_ext.builder.sources.module_sources import read_source
 
     table = json.dumps(project.table, sort_keys=True, default=str)
     names = [path.as_posix() for path in project.source_files()]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 
-from cuda_ext.builder.config.keys import Settings
-from cuda_ext.builder.config.modules import ModuleConfig, Override
+from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.python_kernels import check_instantiations
-from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.signatures.declarations import find_declarations
@@ -22,16 +21,9 @@ from cuda_ext.formats.spelling import base_name, normalise, template_name
 __all__ = ["assign_instantiations"]
 
 
-def assign_instantiations(
-    module: ModuleConfig,
-    units: Sequence[TranslationUnit],
-    settings: Callable[[str], Settings],
-    tuning: Callable[[Override], TuningTable | None],
-) -> dict[str, list[str]]:
-    """Give each instantiation of the module to the unit that defines its kernel.
-
-    `settings` are those of a source, and `tuning` has the measured configurations of an override.
-    """
+def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, list[str]]:
+    """Give each instantiation of the module to the one of its `sources` that defines its kernel."""
+    units = sources.units()
     assigned: dict[str, list[str]] = {u.name: [] for u in units}
     for unit in units:
         for override in module.overrides:
@@ -39,7 +31,7 @@ def assign_instantiations(
                 if unit.kind in PYTHON:
                     where = f"{override.where}.instantiate"
                     numbered = dict(enumerate(wanted))
-                    wanted = check_instantiations(unit, numbered, where, tuning(override))
+                    wanted = check_instantiations(unit, numbered, where, sources.tuning(override))
                 elif unit.kind != "cu":
                     raise ConfigError(
                         f"{unit.name} has no templates",
@@ -48,7 +40,7 @@ def assign_instantiations(
                     )
                 assigned[unit.name] += wanted
     if module.settings.instantiate:
-        owners = _Owners([u for u in units if u.kind == "cu"], settings)
+        owners = _Owners([u for u in units if u.kind == "cu"], sources)
         _assign_of_module(module, units, owners, assigned)
     return assigned
 
@@ -118,9 +110,9 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
 class _Owners:
     """Which units define a kernel, as far as their text shows."""
 
-    def __init__(self, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]) -> None:
+    def __init__(self, units: Sequence[TranslationUnit], sources: Sources) -> None:
         self._units = units
-        self._settings = settings
+        self._sources = sources
 
     @cached_property
     def _in_sources(self) -> dict[str, list[str]]:
@@ -155,7 +147,7 @@ class _Owners:
         first: dict[object, str] = {}
         for unit in self._units:
             if headers := frozenset(name for name, text in unit.headers.items() if defines(text)):
-                settings = replace(self._settings(unit.name), instantiate=())
+                settings = replace(self._sources.settings(unit.name), instantiate=())
                 first.setdefault((headers, repr(settings)), unit.name)
         word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
         return list(first.values()) or [u.name for u in self._units if word.search(u.source)]

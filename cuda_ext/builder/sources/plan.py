@@ -1,6 +1,6 @@
-"""Plan a module: gather headers, assign instantiations to translation units, check architectures.
+"""Plan a module: assign instantiations to translation units, check architectures, divide it into libraries.
 
-Files are read here, and nothing is compiled. Only architectures need the compiler.
+Nothing is compiled. Only architectures need the compiler.
 """
 
 from __future__ import annotations
@@ -11,139 +11,34 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_ext.builder.config.keys import Settings
-from cuda_ext.builder.config.modules import ModuleConfig, Override
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.duplicate_kernels import check_duplicates
-from cuda_ext.builder.sources.globs import (
-    find_headers,
-    find_include_directories,
-    find_sources,
-    find_tuning,
-    kind_of,
-)
 from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
-from cuda_ext.builder.sources.python_imports import gather_imports
-from cuda_ext.builder.sources.python_kernels import front_end_of, one_for_each_instantiation
-from cuda_ext.builder.sources.tuning_table import TuningTable
+from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
-from cuda_ext.compiler.front_ends.tile_code import divide, enable_tile
-from cuda_ext.compiler.headers import Headers
-from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
+from cuda_ext.compiler.front_ends.tile_code import divide
+from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError, ToolchainError
-from cuda_ext.filesystem.regular_file import read_file
+from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
-__all__ = ["Sources", "compiler_choice", "native_capabilities", "plan_module", "read_source"]
+__all__ = ["compiler_choice", "plan_module"]
 
 
 # Those that CUDA's header of tiles refuses.
 _OLD_STANDARDS = ("c++03", "c++11", "c++14", "c++17")
 
 
-class Sources:
-    """The sources of a module by name, read with their headers. Each header is read once."""
-
-    def __init__(self, module: ModuleConfig, root: Path) -> None:
-        self.names = find_sources(module, root)
-        self.file_stems = file_stems(self.names)
-        self._module = module
-        self._headers = Headers(root, find_include_directories(module, root))
-        self._root = root
-        self._units: dict[str, TranslationUnit] = {}
-        self._settings: dict[tuple[int, ...], Settings] = {}
-        self._options: dict[Settings, Options] = {}
-
-    def units(self) -> list[TranslationUnit]:
-        """Return each source as a unit without instantiations. Raises :class:`BuildError`."""
-        return [self.unit(name) for name in self.names]
-
-    def unit(self, name: str) -> TranslationUnit:
-        """Return the source of that name as a unit. Raises :class:`BuildError`."""
-        if name not in self._units:
-            self._units[name] = self._unit(name)
-        return self._units[name]
-
-    def headers(self) -> dict[str, bytes]:
-        """Return the headers of the key ``headers``, and all that these can include, by name."""
-        found: dict[str, bytes] = {}
-        for name in find_headers(self._module, self._root):
-            text, reached = self._headers.gather(name)
-            found |= {name: text, **reached}
-        return found
-
-    def restrict(self, name: str) -> None:
-        """Leave out all sources but `name`, unless the others decide on its instantiations or its link."""
-        settings = self._module.settings
-        if not settings.link and not settings.instantiate:
-            self.names = [name]
-
-    def files(self) -> set[str]:
-        """Return the names of all sources, and of all headers of the project that they can include."""
-        tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}
-        units = self.units()
-        return {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys() | tables
-
-    def settings(self, name: str) -> Settings:
-        """Return the settings of a source; the same object for all sources with the same overrides."""
-        overrides = enumerate(self._module.overrides)
-        applying = tuple(index for index, override in overrides if override.applies_to(name))
-        if applying not in self._settings:
-            self._settings[applying] = self._module.for_source(name)
-        return self._settings[applying]
-
-    def tuning(self, override: Override) -> TuningTable | None:
-        """Return the table of configurations of `override`. Raises :class:`BuildError`."""
-        if not override.tuning:
-            return None
-        name = find_tuning(override, self._root)
-        return TuningTable.parse(name, read_source(self._root / name, name))
-
-    def _unit(self, name: str) -> TranslationUnit:
-        kind = kind_of(name)
-        if kind in ("cu", *PYTHON):
-            self._refuse_kernels(name)
-        if kind != "cu":
-            content = read_source(self._root / name, name)
-            imported = {}
-            if kind in PYTHON:
-                imported = gather_imports(self._root, name, content)
-                kind = front_end_of(name, content)
-            return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
-        settings = self.settings(name)
-        text, headers = self._headers.gather(name, settings.pre_include)
-        if settings not in self._options:
-            self._options[settings] = Options(
-                std=settings.std,
-                define=dict(sorted(settings.define.items())),
-                raw=settings.options,
-                pre_include=tuple(map(self._headers.resolve, settings.pre_include)),
-                fast_math=settings.fast_math,
-                relaxed_constexpr=settings.relaxed_constexpr,
-                relocatable=settings.link,
-            )
-        unit = TranslationUnit(name, text, kind, headers, self._options[settings])
-        return enable_tile(unit, keep_standard=self._module.is_written("std", name))
-
-    def _refuse_kernels(self, name: str) -> None:
-        for override in self._module.overrides:
-            if override.kernels and override.applies_to(name):
-                raise ConfigError(
-                    f"{name} is compiled, which shows its kernels",
-                    where=f"{override.where}.kernels",
-                    remedy="describe those of .cubin, .ptx, .fatbin and .ltoir files alone",
-                )
-
-
 def plan_module(
     module: ModuleConfig,
     sources: Sources,
     compiler_of: Callable[[SourceKind], CompilerInfo],
-    native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
     """Return all that decides the module's bytes; `compiler_of` is asked for the compilers of its sources.
@@ -152,7 +47,7 @@ def plan_module(
     """
     units = sources.units()
     check_duplicates(module.name, units)
-    assigned = assign_instantiations(module, units, sources.settings, sources.tuning)
+    assigned = assign_instantiations(module, sources)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
     divided = [part for source in units for part in divide(source, assigned[source.name])]
@@ -164,7 +59,7 @@ def plan_module(
         key = settings, compiler.name
         if key not in targets:
             try:
-                found = _architectures(module, unit.name, compiler, native, environ)
+                found = _architectures(module, unit.name, compiler, environ)
             except ToolchainError as error:  # of a front-end; the other compilers are there
                 error.where = error.where or unit.name
                 raise
@@ -282,23 +177,10 @@ def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:
     return CompilerChoice(settings.compiler, executable, settings.launcher)
 
 
-def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> list[int]:
-    """Return the compute capabilities of this machine's GPUs, if the module builds for ``native``."""
-    asked = {*module.settings.architectures}
-    for override in module.overrides:
-        asked.update(override.settings.get("architectures", ()))
-    if "native" not in asked and "native" not in environ.get("CUDAARCHS", ""):
-        return []
-    from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
-
-    return gpu_capabilities()
-
-
 def _architectures(
     module: ModuleConfig,
     source: str,
     compiler: CompilerInfo,
-    native: Sequence[int],
     environ: Mapping[str, str],
 ) -> tuple[Architecture, ...]:
     names: Sequence[str] = module.for_source(source).architectures
@@ -306,7 +188,7 @@ def _architectures(
     overridden = any("architectures" in o.settings and o.applies_to(source) for o in module.overrides)
     if not overridden and (archs := from_cmake(environ.get("CUDAARCHS", ""))):
         names, where = archs, "CUDAARCHS"
-    found = expand(names, compiler, where, native)
+    found = expand(names, compiler, where, gpu_capabilities() if "native" in names else ())
     match module.settings.emit:
         case "ptx":
             return tuple(sorted({a.as_kind("ptx") for a in found}))
@@ -321,13 +203,3 @@ def _architectures(
                     remedy='add one, such as "sm_90"',
                 )
     return found
-
-
-def read_source(path: Path, name: str) -> bytes:
-    """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
-    try:
-        return read_file(str(path))
-    except OSError as error:
-        raise BuildError(
-            f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
-        ) from None

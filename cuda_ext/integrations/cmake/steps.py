@@ -204,7 +204,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     byproducts = {(place / FILE_NAME).as_posix()}
     if call.embed != "none":
         from cuda_ext.builder.cpp import generate_cpp
-        from cuda_ext.builder.sources.plan import Sources
+        from cuda_ext.builder.sources.module_sources import Sources
 
         (config,) = project.modules
         headers = Sources(config, project.root).headers()

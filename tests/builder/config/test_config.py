@@ -852,10 +852,6 @@ def test_an_empty_table_is_ours(tmp_path: Path) -> None:
             "pyproject.toml:2: Cannot declare ('tool', 'cuda_ext', 'modules', 'p.kernels') twice; "
             "merge the two or rename one of them",
         ),
-        (
-            "[tool.cuda_ext]\n# caf\xe9".encode("latin-1"),
-            "pyproject.toml:2: byte 0xe9 is not UTF-8; save the file as UTF-8",
-        ),
         ("[tool.cuda-ext]", "tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?"),
         (f"[tool.cuda_ext]\na = {'[' * 9999}", "pyproject.toml: is nested too deep; write it flatter"),
         (
@@ -874,21 +870,14 @@ def test_a_damaged_pyproject_toml_is_reported_with_its_line(
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[tool.cuda_ext]".encode("utf-16"), "begins with the byte order mark of UTF-16; save the file as"),
-        ("[tool.cuda_ext]".encode("utf-32"), "begins with the byte order mark of UTF-32; save the file as"),
-        ("[tool.cuda_ext]".encode("utf-8-sig"), "begins with the byte order mark of UTF-8; save the file as"),
-        ("[tool.cuda_ext]".encode("utf-16-le"), "has a zero byte, as UTF-16 has; save the file as UTF-8"),
-        (b"# caf\xe9", "byte 0xe9 is not UTF-8; save the file as UTF-8"),
-    ],
-)
-def test_a_wrong_encoding_is_reported(tmp_path: Path, text: bytes, message: str) -> None:
-    write_project(tmp_path, text)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1"])
+def test_a_wrong_encoding_is_reported(tmp_path: Path, encoding: str) -> None:
+    write_project(tmp_path, "[tool.cuda_ext]\n# café".encode(encoding))
     with pytest.raises(ConfigError) as caught:
         Project.required(tmp_path)
-    assert str(caught.value).startswith(f"pyproject.toml:1: {message}")
+    line = 2 if encoding == "latin-1" else 1
+    problem = "is not UTF-8, or begins with a byte order mark; save the file as UTF-8 without one"
+    assert str(caught.value) == f"pyproject.toml:{line}: {problem}"
 
 
 def test_a_mistake_in_a_file_without_the_table_is_reported_where_it_is_required(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.sources import globs, plan
+from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.compiler.module_plan import ModulePlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -44,7 +45,7 @@ def sources(root: Path) -> list[str]:
 def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
     """The plan of the only module."""
     (module,) = load(root).modules
-    found = plan.Sources(module, root)
+    found = Sources(module, root)
     globs.check_overrides([(module, found.names)])
     return plan.plan_module(module, found, lambda _: nvrtc)
 
@@ -385,12 +386,12 @@ def test_all_major_is_the_default(tmp_path: Path, nvrtc: Nvrtc) -> None:
     assert default == architectures(tmp_path, nvrtc, "all-major")
 
 
-def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    write_project(tmp_path, f'{TABLE}architectures = ["native", "sm_80"]')
-    (module,) = load(tmp_path).modules
-    native = plan.plan_module(module, plan.Sources(module, tmp_path), lambda _: nvrtc, native=[90, 100, 90])
-    targets = native.libraries[0].architectures
-    assert [str(a) for a in targets] == ["sm_80", "sm_90", "sm_100"]
+def test_native_is_the_gpus_of_the_machine(
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "gpu_capabilities", lambda: [90, 100, 90])
+    write_project(tmp_path, TABLE)
+    assert architectures(tmp_path, nvrtc, "native", "sm_80") == ["sm_80", "sm_90", "sm_100"]
 
 
 @pytest.mark.parametrize(
