@@ -25,7 +25,6 @@ class FatbinEntry:
     """An image in a fatbin, ``offset`` bytes from the start.
 
     ``stored`` is the payload, perhaps compressed; ``size`` is that of the uncompressed image.
-    ``identifier`` and ``options`` (for compilation by the driver) are usually empty.
     ``scrambled`` marks LTO-IR in a form that only NVIDIA's libraries read.
     """
 
@@ -35,8 +34,6 @@ class FatbinEntry:
     codec: Codec
     scrambled: bool
     size: int
-    identifier: str
-    options: str
     stored: bytes = field(repr=False)
 
     def payload(self) -> bytes:
@@ -113,7 +110,7 @@ def join_fatbins(fatbins: Sequence[bytes]) -> bytes:
 
 
 class _EntryHeader(NamedTuple):
-    """The header of an entry. Texts follow, then the payload; offsets are from the start of the entry."""
+    """The header of an entry. An identifier and options may follow, which are not read, then the payload."""
 
     kind: int
     version: int
@@ -134,7 +131,6 @@ class _EntryHeader(NamedTuple):
 _MAGIC, _VERSION = 0xBA55ED50, 1
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
-_OPTIONS = struct.Struct("<II")  # offset and size of the text
 
 _KINDS: dict[int, ImageKind] = {1: "ptx", 2: "cubin", 8: "ltoir", 0x80: "tileir"}
 _CODECS: dict[int, Codec] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
@@ -174,14 +170,6 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
     if size > min(len(stored) * _GROWTH[codec], _LARGEST_IMAGE):
         raise _error(payload, f"{size} bytes out of {len(stored)}")
 
-    def text(offset: int, size: int) -> str:
-        return _take(data, start + offset, size, payload, "text").decode(errors="backslashreplace")
-
-    options = (0, 0)
-    # Newer cubins have binary attributes instead of options.
-    if header.options_offset and kind != "cubin":
-        span = start + header.options_offset
-        options = _OPTIONS.unpack(_take(data, span, _OPTIONS.size, payload, "options"))
     entry = FatbinEntry(
         offset=start,
         kind=kind,
@@ -189,8 +177,6 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
         codec=codec,
         scrambled=bool(header.flags & _SCRAMBLED),
         size=size,
-        identifier=text(header.identifier_offset, header.identifier_size),
-        options=text(*options),
         stored=stored,
     )
     return entry, payload + header.padded_size

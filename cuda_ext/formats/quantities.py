@@ -6,7 +6,6 @@ __all__ = [
     "format_clock",
     "format_count",
     "format_duration",
-    "format_estimate",
     "format_seconds",
     "format_size",
 ]
@@ -57,7 +56,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_clock(seconds: float) -> str:
-    """Format a duration that is counted up.
+    """Format a duration that is counted up or down.
 
     >>> format_clock(7.9), format_clock(3661)
     ('0:07', '1:01:01')
@@ -65,21 +64,6 @@ def format_clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def format_estimate(seconds: float) -> str:
-    """Format an estimate, without more digits than it is worth.
-
-    >>> format_estimate(0.2), format_estimate(7.4), format_estimate(33)
-    ('1 s', '7 s', '35 s')
-    >>> format_estimate(100), format_estimate(7000)
-    ('2 min', '1.9 h')
-    """
-    if seconds >= 5400:
-        return f"{seconds / 3600:.1f} h"
-    if seconds >= 90:
-        return f"{round(seconds / 60)} min"
-    return f"{5 * round(seconds / 5)} s" if seconds >= 10 else f"{max(1, round(seconds))} s"
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

@@ -117,14 +117,6 @@ def test_a_host_function_is_answered_with_nvcc(tmp_path: Path, function: str) ->
     assert "-default-device" not in message
 
 
-def test_of_many_host_functions_the_first_are_shown(tmp_path: Path) -> None:
-    functions = "".join(f"int f{n}() {{ return {n}; }}\n" for n in range(9))
-    write_project(tmp_path, files={"device/a.cu": functions + FILL})
-    message = refusal(tmp_path)
-    assert message.count(FUNCTION) == 3
-    assert "\n6 more errors of this kind, in device/a.cu\n" in message
-
-
 def test_host_data_is_answered_with_its_annotations(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": f"int counter = 3;\n{FILL}"})
     message = refusal(tmp_path)

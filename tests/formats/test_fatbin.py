@@ -96,7 +96,6 @@ def test_packed_images_are_read_back(images, compress):
         (i.architecture.kind, str(i.architecture)) for i in images
     ]
     for image, entry in zip(images, entries, strict=True):
-        assert (entry.identifier, entry.options) == ("", "")
         if entry.scrambled:
             assert entry.kind == "ltoir"
             assert entry.size == len(image.data)
@@ -205,7 +204,7 @@ def test_fatbins_in_a_row_are_read_as_one(images):
     assert entries[1].payload() == images[1].data
 
 
-def test_identifier_and_options_are_read(images):
+def test_an_identifier_and_options_are_no_part_of_the_image(images):
     from cuda.bindings import nvfatbin
 
     ptx = next(i for i in images if str(i.architecture) == "compute_90")
@@ -215,7 +214,7 @@ def test_identifier_and_options_are_read(images):
     nvfatbin.get(handle, fatbin)
     nvfatbin.destroy(handle)
     (entry,) = read_fatbin(bytes(fatbin))
-    assert (entry.identifier, entry.options) == ("unit.cu", "-O3 --fmad=false")
+    assert entry.payload().lstrip().startswith(b".version")
 
 
 def read_all(data: bytes) -> None:
@@ -278,7 +277,6 @@ def test_other_files_are_no_fatbins(junk):
         (16 + 4, "<I", 0xFFFFFFFF, "offset 16: header of 4294967295 bytes"),
         (16 + 8, "<Q", 2**64 - 1, "payload of 18446744073709551615 bytes"),
         (16 + 16, "<I", 0xFFFFFFFF, "payload of 4294967295 bytes"),
-        (16 + 36, "<I", 0xFFFFFFFF, "text of 4294967295 bytes"),
         (16 + 40, "<Q", 0xA011, "flags 0xa011"),
         (16 + 40, "<Q", 0x308011, "flags 0x308011"),
         (16 + 56, "<Q", 2**63, "9223372036854775808 bytes out of"),

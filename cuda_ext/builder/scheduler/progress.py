@@ -16,7 +16,6 @@ from cuda_ext.formats.quantities import (
     format_clock,
     format_count,
     format_duration,
-    format_estimate,
     format_seconds,
 )
 
@@ -249,7 +248,7 @@ class _Live(_Lines):
             figures.append(f"  {counts['failed']:,} failed", "bold red")
         figures.append(f"  {format_clock(time.monotonic() - self._began)}", "dim")
         if remaining is not None:
-            figures.append(f"  about {format_estimate(remaining)} left", "dim")
+            figures.append(f"  about {format_clock(remaining)} left", "dim")
         line = Table.grid(padding=(0, 2, 0, 0), expand=False)
         line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis")

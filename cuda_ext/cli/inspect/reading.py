@@ -280,7 +280,7 @@ def _list_images(data: bytes, architecture: str) -> Sequence[FatbinEntry]:
             kind, architecture = "tileir", str(TILE_IR)
         case None:
             kind = "ltoir"
-    return [FatbinEntry(0, kind, architecture, "none", False, len(data), "", "", data)]
+    return [FatbinEntry(0, kind, architecture, "none", False, len(data), data)]
 
 
 def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:

@@ -35,11 +35,11 @@ _KINDS = (
         "leave the annotation out: within a kernel, a lambda is device code without it",
     ),
 )
-_SHOWN = 3  # errors of a kind
+_SHOWN = 3  # names of a kind
 
 
 def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, list[str]]:
-    """Return NVRTC's `log` with short texts about host code, and a remedy for each kind of it."""
+    """Return NVRTC's `log` in our words about host code, and a remedy for each kind of it."""
     notes = []
     nvcc = spell_setting("compiler", "nvcc")
     move = f"move host code to another file, or set {nvcc}, which leaves host code out of the images"
@@ -50,21 +50,10 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
             "leaves host code out of the images"
         )
     for beginning, problem, remedy in _KINDS:
-        pattern = rf"(?m)^(?P<place>.+\(\d+\)): error: {beginning}.*\n?(?P<excerpt>  .*\n *\^.*\n*)?"
-        matches = list(re.finditer(pattern, log))
-        if not matches:
-            continue
-        shown = [
-            f"{match['place']}: error: {problem}\n{match['excerpt'] or ''}" for match in matches[:_SHOWN]
-        ]
-        if len(matches) > _SHOWN:
-            shown.append(
-                f"{len(matches) - _SHOWN} more errors of this kind, in {_files(matches[_SHOWN:])}\n\n"
-            )
-        texts = iter(shown)
-        log = re.sub(pattern, lambda _, texts=texts: next(texts, ""), log)  # type: ignore[misc]
-        if matches[0]["place"] != header:
-            notes.append(f"{matches[0]['place']}: {remedy.format(nvcc=nvcc, move=move)}")
+        places = re.findall(rf"(?m)^(.+\(\d+\)): error: {beginning}", log)
+        log = re.sub(rf"error: {beginning}.*", f"error: {problem}", log)
+        if places and places[0] != header:
+            notes.append(f"{places[0]}: {remedy.format(nvcc=nvcc, move=move)}")
     if members := _names(r'namespace "std" has no member "(\w+)"', log):
         notes.append(
             f"{_listed('std::', members)}: of the host's C++ library, which NVRTC does not have; use "
@@ -87,10 +76,6 @@ def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -
         return log, ""
     kept = [block for block in blocks if block is inside[0] or not block.startswith(directories)]
     return "\n\n".join(kept), inside[0].partition("): ")[0] + ")"
-
-
-def _files(matches: Sequence[re.Match[str]]) -> str:
-    return ", ".join(dict.fromkeys(match["place"].rpartition("(")[0] for match in matches))
 
 
 def _names(pattern: str, log: str) -> list[str]:
