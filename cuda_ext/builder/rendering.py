@@ -12,8 +12,8 @@ __all__ = ["templates"]
 
 
 @cache
-def templates(package: str) -> Environment:
-    """The files in the directory ``templates`` of `package`."""
+def templates(package: str, html: bool = False) -> Environment:
+    """The files in the directory ``templates`` of `package`, which are programs or `html`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
@@ -22,5 +22,5 @@ def templates(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - programs are rendered, not HTML
+        autoescape=html,  # noqa: S701
     )

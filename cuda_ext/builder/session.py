@@ -16,7 +16,6 @@ from cuda_ext.builder.jit_trials import describe_obstacles, plan_trials, with_re
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.in_place import check_outside
 from cuda_ext.builder.project import Project
-from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.requirement import find_flaw
 from cuda_ext.builder.scheduler.batch import Batch
 from cuda_ext.builder.scheduler.job_cache import JobCache
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from cuda_ext.builder.config.modules import ModuleConfig
+    from cuda_ext.builder.report.build_log import BuildLog
     from cuda_ext.builder.scheduler.task import Task
 
 __all__ = ["build", "build_project", "compile_source", "plan"]
@@ -127,26 +127,17 @@ class _Session:
 
     def build(self) -> list[Package]:
         """Build all packages."""
-        project, environ = self._project, self._environ
-        log = open_build_log(
-            project.name,
-            self._log_file("CUDA_EXT_REPORT", "report", project.settings.report),
-            self._log_file("CUDA_EXT_TRACE", "trace", project.settings.trace),
-            # A mistake in MAX_JOBS is an error even if nothing is to be compiled.
-            worker_count(environ, self._progress.message),
-        )
-        if flaw := find_flaw(project.requirements):
+        log = self._open_log()
+        if flaw := find_flaw(self._project.requirements):
             self._progress.message(str(flaw))
         batch = Batch(self._timings, self._progress, log)
-        packages: list[Package] = []
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
         for module, plan, results in self._compile(batch, self.plan()):
             try:
                 libraries = _succeeded(results)
-                packages.append(self._package(module, plan, libraries))
+                built.append((self._package(module, plan, libraries), libraries))
                 self._show_obstacles(module, plan)
-                built.append((packages[-1], libraries))
                 if plan.name not in batch.changed:
                     self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
             except ConfigError as error:  # it names the module itself
@@ -154,11 +145,24 @@ class _Session:
             except BuildError as error:
                 failures.append(_name_module(error, plan.name))
         _raise_all(failures)
-        for text in dict.fromkeys(text for package in packages for text in package.log):
+        for text in dict.fromkeys(text for package, _ in built for text in package.log):
             self._progress.message(text)
         if log:
             log.write(built)
-        return packages
+        return [package for package, _ in built]
+
+    def _open_log(self) -> BuildLog | None:
+        """Begin the log of this build, if there is to be a report or a trace."""
+        settings = self._project.settings
+        report = self._log_file("CUDA_EXT_REPORT", "report", settings.report)
+        trace = self._log_file("CUDA_EXT_TRACE", "trace", settings.trace)
+        # A mistake in MAX_JOBS is an error even if nothing is to be compiled.
+        workers = worker_count(self._environ, self._progress.message)
+        if not report and not trace:
+            return None
+        from cuda_ext.builder.report.build_log import BuildLog
+
+        return BuildLog(self._project.name, report, trace, workers)
 
     def _log_file(self, variable: str, key: str, name: str | None) -> Path | None:
         """The file that the environment names, anywhere, or the project by `key`, within it."""

@@ -6,11 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from cuda_ext.builder.report.build_record import JobRecord
 from cuda_ext.compiler.products import HEADER, Span
 
-__all__ = ["CompileTime", "header_of", "nest_spans", "phase_of", "sum_times"]
+__all__ = ["CompileTime", "header_of", "nest_spans", "sum_times"]
 
 
 # The directories of a machine, or of a build environment that is gone afterwards, around a header.
@@ -45,20 +46,15 @@ def nest_spans(job: JobRecord) -> list[Span]:
     return nested
 
 
-def phase_of(span: Span) -> str:
-    """Return the phase of a compilation that `span` is a part of."""
-    return span.name
-
-
 def header_of(span: Span) -> str | None:
     """Return the header that was read in `span`, if any, by its place in an environment or in NVRTC."""
     return _SURROUNDINGS.sub("", span.detail) if span.name == HEADER else None
 
 
 def sum_times(
-    jobs: Iterable[Sequence[Span]], name_of: Callable[[Span], str | None]
+    jobs: Iterable[Sequence[Span]], name_of: Callable[[Span], str | None] = attrgetter("name")
 ) -> tuple[CompileTime, ...]:
-    """Sum up the nested spans of `jobs` by `name_of`, the most expensive first.
+    """Sum up the nested spans of `jobs` by `name_of`, by default their phases; the most expensive come first.
 
     A header that includes itself counts once, where it is outermost.
     """

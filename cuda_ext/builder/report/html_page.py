@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from cuda_ext.builder.rendering import templates
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
-from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
+from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, sum_times
 from cuda_ext.builder.report.difference import Change, Difference, Place, compare, find_changes, growth
 from cuda_ext.builder.report.image_contents import sum_contents
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
@@ -55,17 +57,13 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
 
     The same input gives the same text.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
     def breakable(name: str) -> Markup:
         """Allow line breaks in a long name where a reader would put them."""
         return Markup("<wbr>").join(map(escape, re.split("(?<=[/,:<])", name)))
 
-    loader = PackageLoader("cuda_ext.builder.report")
-    environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
+    environment = templates("cuda_ext.builder.report", html=True)
     environment.filters |= {
         "breakable": breakable,
         "count": format_count,
@@ -75,7 +73,6 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "seconds": format_seconds,
         "signed": _signed,
         "size": format_size,
-        "stem": file_stems(job.unit for job in record.jobs).__getitem__,
         "title_of": lambda part: part[:1].upper() + part[1:],
         "tooltip": _describe_job,
         "whole": "{:,}".format,
@@ -89,7 +86,8 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "limits": _LIMITS,
         "size": format_size,
     }
-    style, script = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("css", "js"))
+    files = Path(__file__).with_name("templates")
+    style, script = (Path(files, f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     spans = [nest_spans(job) for job in record.jobs if job.spans]
     headers = sum_times(spans, header_of)
     now, then = _sum_up(record), _sum_up(previous) if previous else None
@@ -114,9 +112,10 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         job_data={"rows": _job_rows(record.jobs)},
         cache=CACHE,
         shades=_shades(record),
+        stems=file_stems(job.unit for job in record.jobs),
         traced=sum(job.duration for job in record.jobs if job.spans),
         traced_jobs=len(spans),
-        phases=sum_times(spans, phase_of),
+        phases=sum_times(spans),
         all_headers=headers,
         headers=_expensive_headers(headers),
         images=arrange(record.images, IMAGES),
@@ -163,7 +162,7 @@ def _describe_job(job: JobRecord) -> str:
     """Return the tooltip of a job: what it was, how it ended, when, and its most expensive phases."""
     did = {"compiled": "compiled in", "failed": "failed after", "cached": "from the cache"}[job.ending]
     took = f" {format_duration(job.duration)}" if job.ending != "cached" else ""
-    phases = sum_times([nest_spans(job)], phase_of)[:_TOP_PHASES]
+    phases = sum_times([nest_spans(job)])[:_TOP_PHASES]
     lines = [
         job.unit,
         f"{job.module} · {job.architecture}",

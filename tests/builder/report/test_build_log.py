@@ -85,8 +85,7 @@ def test_a_build_without_changes_has_no_jobs_and_the_same_sizes(project):
 
 def test_a_build_without_report_imports_nothing_of_it():
     script = (
-        "import sys, pathlib; import cuda_ext.builder.session; from cuda_ext.builder import report\n"
-        "assert report.open_build_log('p', None, None, 1) is None\n"
+        "import sys; import cuda_ext.builder.session\n"
         "print(*(name for name in sys.modules if name.startswith('cuda_ext.builder.report.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

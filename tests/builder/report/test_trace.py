@@ -10,7 +10,7 @@ import pytest
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import assign_lanes, chrome_trace
-from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
+from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, sum_times
 from cuda_ext.compiler.products import HEADER, Span
 
 
@@ -170,7 +170,7 @@ def test_a_header_that_includes_itself_is_not_counted_twice():
 
 
 def test_the_time_of_a_phase_leaves_out_the_phases_within_it():
-    times = sum_times([nest_spans(job(0, 12, *NESTED))], phase_of)
+    times = sum_times([nest_spans(job(0, 12, *NESTED))])
     found = {time.name: time.exclusive for time in times}
     assert found == {"CUDA C++ Front-End": 3, HEADER: 2 + 3 + 0.5 + 1, "Instantiating Template Class": 0.5}
     assert sum(found.values()) == 10
