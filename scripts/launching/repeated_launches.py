@@ -243,8 +243,14 @@ def _tvm_ffi(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
 
 
 def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    import torch
+
     x, y = _tensors(2)
     yield "torch, y.add_(x)", timed("y.add_(x)", **vars())
+    torch.library.define("bench::nothing", "(int n, float a, Tensor? x, Tensor(a3!)? y) -> ()")
+    torch.library.impl("bench::nothing", "cuda")(lambda *_: None)
+    op = torch.ops.bench.nothing.default
+    yield "torch custom op that does nothing", timed("op(N, 2.0, x, y)", **vars())
     op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
     yield "torch custom op, from cuda_ext", timed("op(N, 2.0, x, y)", **vars())
 

@@ -84,10 +84,12 @@ def register_operator(
     increment_version = torch.autograd.graph.increment_version
 
     def configure_and_launch(*arguments: Any) -> None:
-        from_arguments = {option: arguments[position] for option, position in named.items()}
+        keywords = constant.copy()
+        for option, position in named.items():
+            keywords[option] = arguments[position]
         for option, function in computed.items():
-            from_arguments[option] = function(*arguments)
-        launch(*arguments, **constant, **from_arguments)
+            keywords[option] = function(*arguments)
+        launch(*arguments, **keywords)
 
     launch_all = configure_and_launch if named or computed else bind(**constant)
 
