@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures
 from cuda_ext.errors import BuildError
-from cuda_ext.formats import ptx
-from cuda_ext.formats.cubin import read_code
+from cuda_ext.formats.definitions import read_code
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.tile_ir import read_tile_ir
@@ -71,19 +70,8 @@ def pack(
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:
-    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none.
-
-    Instructions of Tile IR refer to tables of the whole image.
-    """
-    match image.architecture.kind:
-        case "cubin":
-            code = read_code(image.data)
-        case "ptx":
-            code = ptx.code(image.data)
-        case "tileir":
-            code = dict.fromkeys(names.values(), image.data)
-        case "ltoir":
-            return {}
+    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none."""
+    code = read_code(image.architecture.kind, image.data)
     return {e: sha256(code[n]).hex() for e, n in names.items() if n in code}
 
 

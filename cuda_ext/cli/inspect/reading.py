@@ -39,9 +39,10 @@ from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import TILE_IR
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
+from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.formats.tile_ir import MAGIC, read_tile_ir
+from cuda_ext.formats.tile_ir import MAGIC
 from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
 
 __all__ = ["read_contents"]
@@ -291,12 +292,9 @@ def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
         return _ImageContent(image)
     try:
         data = entry.payload()
-        if entry.kind == "ptx":
-            return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
-        if entry.kind == "tileir":
-            return _ImageContent(image, dict.fromkeys(read_tile_ir(data).kernels), {})
-        image = replace(image, parts=read_sizes(data))
-        cubin = read_cubin(data)
-        return _ImageContent(image, cubin.usage, cubin.variables)
+        found = read_definitions(entry.kind, data)
+        if entry.kind == "cubin":
+            image = replace(image, parts=read_sizes(data))
+        return _ImageContent(image, {n: found.usage.get(n) for n in found.kernels}, found.variables)
     except BuildError as error:
         raise BuildError(str(error), where=entry.architecture) from None

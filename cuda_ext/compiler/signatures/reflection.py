@@ -16,13 +16,11 @@ from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.fields import array_size
-from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import Resources, read_cubin
+from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
-from cuda_ext.formats.tile_ir import read_tile_ir
-from cuda_ext.manifest import Kernel, Parameter, ParameterKind, Symbol
+from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 
 __all__ = ["check_product", "describe", "read_image"]
 
@@ -30,20 +28,9 @@ __all__ = ["check_product", "describe", "read_image"]
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     """Read the kernels and variables in the image `data`, whose names are lowered names here.
 
-    PTX has plain types, a cubin and Tile IR sizes alone, and LTO-IR shows nothing. Raises
-    :class:`~cuda_ext.errors.BuildError` for damaged data.
+    Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
     """
-    kernels: Mapping[str, tuple[Parameter, ...]] = {}
-    variables: Mapping[str, Symbol] = {}
-    usage: Mapping[str, Resources] = {}
-    match architecture.kind:
-        case "cubin":
-            cubin = read_cubin(data)
-            kernels, variables, usage = cubin.kernels, cubin.variables, cubin.usage
-        case "ptx":
-            kernels, variables = ptx.kernels(data), ptx.variables(data)
-        case "tileir":
-            _, kernels, variables = read_tile_ir(data)
+    kernels, variables, usage = read_definitions(architecture.kind, data)
     signatures = Signatures({n: Kernel(n, n, 0, slots) for n, slots in kernels.items()}, variables)
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, usage=usage, signatures=signatures)
