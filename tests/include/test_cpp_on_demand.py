@@ -301,12 +301,11 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
         (
             ("wrong:timse<int>",),
             {},
-            "CompilationError: there is no kernel 'timse<int>': identifier \"timse\" is undefined; did you "
-            "mean 'times'?|(compiling own.cu for sm_90)",
+            'CompilationError: __nv_name_map(2): error: identifier "timse" is undefined|',
         ),
         (("wrong:&plain",), {}, "Error: own.cu: names: '&plain' is the address of a variable; name kernels"),
-        (("wrong:",), {}, "Error: own.cu: names[0] is empty"),
-        (("options:name",), {}, "Error: cuda_ext::compile: name is empty"),
+        (("wrong:",), {}, "Error: own.cu: names: one is empty"),
+        (("options:name",), {}, "Error: name is empty"),
         (
             ("options:-arch=sm_80",),
             {},
@@ -325,8 +324,7 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
         (
             ("options:",),
             {},
-            'CompilationError: kernels.cu(1): catastrophic error: cannot open source file "nowhere.h"; it '
-            "is neither among the headers that are given nor in an include directory; correct its name",
+            'CompilationError: kernels.cu(1): catastrophic error: cannot open source file "nowhere.h"|',
         ),
         (
             ("compile:", "compiled:times<int>"),
@@ -335,7 +333,7 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
             "times<double>; pass it to compile() as one of the names",
         ),
         (("texts:by.cuh",), {}, "Error: kernels.cu: texts: two headers have the name 'by.cuh'; rename one"),
-        (("nul",), {}, "Error: kernels.cu: source has a NUL character, at byte 0; remove it"),
+        (("nul",), {}, "Error: kernels.cu: source has a NUL character; remove it"),
         (
             ("compile:",),
             {"VIRTUAL_ENV": ""},
@@ -515,7 +513,7 @@ def test_why_something_is_not_compiled(
 def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
     done = on_demand.cpp("launch:scale<nobody>", cache=tmp_path / "cache")
     assert done.output[0].startswith("CompilationError: ")
-    assert "there is no kernel 'scale<nobody>': identifier \"nobody\" is undefined|" in done.output[0]
+    assert 'error: identifier "nobody" is undefined|' in done.output[0]
     assert done.output[0].endswith("(compiling device/scale.cu for sm_90)")
     assert entries(tmp_path / "cache") == {}
 
@@ -544,7 +542,9 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(
     )
     assert done.output == []
     assert len(done.launches) == 3
-    assert list(tmp_path.glob("cuda_ext*")) == []  # where NVRTC's headers were
+    for directory in tmp_path.glob("cuda_ext-*"):  # where NVRTC's headers are
+        assert directory.name == f"cuda_ext-{os.geteuid()}"
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 @needs_mount
@@ -553,6 +553,15 @@ def test_a_full_disk_costs_a_warning(on_demand: OnDemand, tmp_path: Path) -> Non
         said = f"cuda-ext: warning: {disk}(/objects)?: [^\n]*No space left on device[^\n]*\n"
         done = on_demand.cpp("launch:lonely<int>", "launch:lonely<int>", cache=disk, said=said)
         assert (done.output, len(done.launches)) == ([], 2)
+
+
+def test_vanished_headers_are_unpacked_again(on_demand: OnDemand, tmp_path: Path) -> None:
+    """NVRTC itself looks for its mark alone."""
+    for element in "int", "float":
+        for header in tmp_path.glob("cache/nvrtc-headers-*/cuda_fp16.h"):
+            header.unlink()
+        assert on_demand.cpp(f"launch:scale<{element}>", cache=tmp_path / "cache").output == []
+        assert len(list(tmp_path.glob("cache/nvrtc-headers-*/cuda_fp16.h"))) == 1
 
 
 def check_left_alone(on_demand: OnDemand, objects: Path, reason: str) -> None:

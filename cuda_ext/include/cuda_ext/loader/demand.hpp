@@ -44,15 +44,8 @@ struct Demand {
   Failure reason{};
 };
 
-// A module that owns its data.
-struct OwnedModule {
-  virtual ~OwnedModule() = default;
-
-  ModuleData data{};
-};
-
 // The library of a source, compiled for the GPU of the current context.
-Result<Library> open_source(std::unique_ptr<const OwnedModule> owned);
+Result<Library> open_source(std::shared_ptr<const ModuleData> data);
 
 // The CUDA version that the driver supports, 1000 * major + 10 * minor; 0 without a driver.
 int driver_version();

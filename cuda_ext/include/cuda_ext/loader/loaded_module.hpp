@@ -74,7 +74,7 @@ class LoadedModule final : public Module {
       : data_(data), images_(data), kernels_(new KernelOfModule[data.kernels.size]) {
     for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].describe(*this, data.kernels[i]);
   }
-  explicit LoadedModule(std::unique_ptr<const OwnedModule> owned) : LoadedModule(owned->data) {
+  explicit LoadedModule(std::shared_ptr<const ModuleData> owned) : LoadedModule(*owned) {
     owned_ = std::move(owned);
   }
 
@@ -127,7 +127,7 @@ class LoadedModule final : public Module {
   Result<Location> find(const CurrentContext& here, const KernelOfModule& kernel);
   KernelOfModule* instantiate(std::string_view expression, const CompiledOnDemand* compiled);
 
-  std::unique_ptr<const OwnedModule> owned_;  // contains `data_`, unless that is constant
+  std::shared_ptr<const ModuleData> owned_;  // `data_`, unless that is constant
   const ModuleData& data_;
   LoadedImages images_;
   std::atomic<int> holders_{1};

@@ -18,8 +18,8 @@ inline namespace CUDA_EXT_ABI {
 
 CUDA_EXT_WEAK Module* open_module(const ModuleData& data) { return new LoadedModule(data); }
 
-CUDA_EXT_WEAK Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) {
-  auto* module = new LoadedModule(std::move(owned));
+CUDA_EXT_WEAK Result<Library> open_source(std::shared_ptr<const ModuleData> data) {
+  auto* module = new LoadedModule(std::move(data));
   Library library(*module);
   if (auto failed = module->compile()) return failed;
   return library;

@@ -6,19 +6,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #if !defined(_WIN32)
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #endif
@@ -29,23 +33,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-#if !defined(_WIN32)
-bool is_trusted(::uid_t user) { return user == ::geteuid() || user == 0; }
-#endif
+// Of each system:
+//
+// open_file: open a regular file with the `mode` "rb", "ab" for one that exists, or "wbx" for a new one;
+// nullptr if that fails, or others than this user and root could have written it. New files are for this user
+// alone. Links are not followed, and a pipe does not block.
+//
+// lock_file: held while one thread or process computes something, so that others wait, for ten minutes at
+// most. It saves work and guards nothing. On Windows, each computes it.
+//
+// distrust: why users other than this one and root could have written what is in `directory`, a path without
+// links, or could replace it; empty if they could not. As in cuda_ext/filesystem/private_directory.py.
+#if defined(_WIN32)
 
-bool is_existing_directory(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
+std::FILE* open_file(const fs::path& path, const char* mode) {
+  return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
 }
 
-// Open a regular file with the `mode` "rb", "ab" for one that exists, or "wbx" for a new one; nullptr if that
-// fails. New files are for this user alone, and others than it and root could not have written the file
-// unless it `is_of_anyone`. Links are not followed, and a pipe does not block.
-std::FILE* open_file(const fs::path& path, const char* mode, bool is_of_anyone = false) {
-#if defined(_WIN32)
-  static_cast<void>(is_of_anyone);
-  return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
+std::shared_ptr<void> lock_file(const fs::path&) { return nullptr; }
+
+std::string distrust(const fs::path&) { return ""; }
+
+void make_private_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directory(path, error);
+}
+
+std::string user_name() { return "user"; }  // each has a directory of temporary files
+
 #else
+
+bool is_trusted(::uid_t user) { return user == ::geteuid() || user == 0; }
+
+std::FILE* open_file(const fs::path& path, const char* mode) {
   const int access = *mode == 'r'   ? O_RDONLY
                      : *mode == 'a' ? O_WRONLY | O_APPEND
                                     : O_WRONLY | O_CREAT | O_EXCL;
@@ -54,25 +74,56 @@ std::FILE* open_file(const fs::path& path, const char* mode, bool is_of_anyone =
   if (descriptor < 0) return nullptr;
   const bool is_file = !::fstat(descriptor, &status) && S_ISREG(status.st_mode);
   const bool is_own = !(status.st_mode & (S_IWGRP | S_IWOTH)) && is_trusted(status.st_uid);
-  if (is_file && (is_own || is_of_anyone)) return ::fdopen(descriptor, mode);
+  if (is_file && is_own) return ::fdopen(descriptor, mode);
   ::close(descriptor);
   return nullptr;
-#endif
 }
 
-// At most `most` bytes of a file that `is_of_anyone`, from `start` on, which counts from the end if it is
-// negative; or all of a file of this user.
-std::string read_file(const fs::path& path, bool is_of_anyone = false, long start = 0,
-                      std::size_t most = SIZE_MAX) {
+std::shared_ptr<void> lock_file(const fs::path& path) {
+  constexpr int patience = 60'000;
+  // NFS locks only files that are open for writing.
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  for (int waits = 0; file >= 0 && waits < patience && ::flock(file, LOCK_EX | LOCK_NB); waits++) {
+    if (errno != EWOULDBLOCK && errno != EINTR) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return std::shared_ptr<void>(nullptr, [file](void*) {
+    // Closing does not release it where a child was forked meanwhile.
+    if (file >= 0) ::flock(file, LOCK_UN), ::close(file);
+  });
+}
+
+std::string distrust(const fs::path& directory) {
+  for (fs::path each = directory;; each = each.parent_path()) {
+    struct stat status{};
+    if (::stat(each.c_str(), &status)) return joined({each.string(), ": ", std::strerror(errno)});
+    const bool is_below = each == directory || each == directory.parent_path();
+    const bool is_sticky = each != directory && status.st_mode & S_ISVTX;
+    if (is_below && !is_trusted(status.st_uid)) {
+      return joined({each.string(), " belongs to another user (uid ", status.st_uid, ")"});
+    }
+    if (status.st_mode & (is_below ? S_IWGRP | S_IWOTH : S_IWOTH) && !is_sticky) {
+      return joined({"other users may write to ", each.string()});
+    }
+    if (!each.has_relative_path()) return "";
+  }
+}
+
+void make_private_directory(const fs::path& path) {
+  if (!::mkdir(path.c_str(), 0700)) ::chmod(path.c_str(), 0700);  // whatever the umask is
+}
+
+std::string user_name() { return std::to_string(::geteuid()); }
+
+#endif
+
+// All of a file of this user.
+std::string read_file(const fs::path& path) {
   std::string bytes;
-  std::FILE* file = open_file(path, "rb", is_of_anyone);
+  std::FILE* file = open_file(path, "rb");
   if (!file) return bytes;
   char piece[1 << 14];
-  std::size_t size = std::fseek(file, start, start < 0 ? SEEK_END : SEEK_SET) ? 0 : 1;
-  while (size && bytes.size() < most) {
-    size = std::fread(piece, 1, std::min(sizeof piece, most - bytes.size()), file);
-    bytes.append(piece, size);
-  }
+  for (std::size_t size; (size = std::fread(piece, 1, sizeof piece, file)) > 0;) bytes.append(piece, size);
   std::fclose(file);
   return bytes;
 }
@@ -107,65 +158,17 @@ Files list_files(const fs::path& directory) {
   return files;
 }
 
+bool is_existing_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
 // Create a directory that only this user can enter, and its parents; return whether it exists.
 bool make_directories(const fs::path& path) {
   if (is_existing_directory(path)) return true;
   if (path.has_relative_path() && !make_directories(path.parent_path())) return false;
-#if defined(_WIN32)
-  std::error_code error;
-  fs::create_directory(path, error);
-#else
-  if (!::mkdir(path.c_str(), 0700)) ::chmod(path.c_str(), 0700);  // whatever the umask is
-#endif
+  make_private_directory(path);
   return is_existing_directory(path);
-}
-
-// Why users other than this one and root could have written what is in `directory`, a path without links, or
-// could replace it; empty if they could not. As in cuda_ext/filesystem/private_directory.py.
-std::string distrust(const fs::path& directory) {
-#if defined(_WIN32)
-  static_cast<void>(directory);
-#else
-  for (fs::path each = directory;; each = each.parent_path()) {
-    struct stat status{};
-    if (::stat(each.c_str(), &status)) return joined({each.string(), ": ", std::strerror(errno)});
-    const bool is_below = each == directory || each == directory.parent_path();
-    const bool is_sticky = each != directory && status.st_mode & S_ISVTX;
-    if (is_below && !is_trusted(status.st_uid)) {
-      return joined({each.string(), " belongs to another user (uid ", status.st_uid, ")"});
-    }
-    if (status.st_mode & (is_below ? S_IWGRP | S_IWOTH : S_IWOTH) && !is_sticky) {
-      return joined({"other users may write to ", each.string()});
-    }
-    if (!each.has_relative_path()) break;
-  }
-#endif
-  return "";
-}
-
-// A directory of this process, which is removed at its end; empty if none can be created.
-const fs::path& temporary_directory() {
-  struct Directory {
-    fs::path path;
-#if !defined(_WIN32)
-    ::pid_t process = ::getpid();
-#endif
-
-    Directory() {
-      std::error_code error;
-      const fs::path created = fs::temp_directory_path(error) / ("cuda_ext-" + unique_name());
-      if (created.is_absolute() && make_directories(created)) path = created;
-    }
-    ~Directory() {
-#if !defined(_WIN32)
-      if (process != ::getpid()) return;  // a child after a fork
-#endif
-      std::error_code error;
-      if (!path.empty()) fs::remove_all(path, error);
-    }
-  };
-  static const Directory directory;
-  return directory.path;
 }
 
 }  // namespace

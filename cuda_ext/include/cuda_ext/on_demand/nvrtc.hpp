@@ -6,14 +6,13 @@
 #include "../loader/failure.hpp"
 #include "../loader/shared_library.hpp"
 #include "../loader/text.hpp"
-#include "diagnostics.hpp"
 #include "store.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <sstream>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -42,15 +41,15 @@ void add_directory(Paths& known, const fs::path& directory) {
   if (std::find(known.begin(), known.end(), path) == known.end()) known.push_back(path);
 }
 
-// What is in `directory`, sorted, each with `suffix`.
-void add_all(Paths& known, const fs::path& directory, const char* suffix) {
-  Paths found;
+// What is in `directory`, sorted.
+Paths entries_of(const fs::path& directory) {
+  Paths entries;
   std::error_code error;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    found.push_back(*suffix ? at->path() / suffix : at->path());
+    entries.push_back(at->path());
   }
-  std::sort(found.begin(), found.end());
-  for (const fs::path& each : found) add_directory(known, each);
+  std::sort(entries.begin(), entries.end());
+  return entries;
 }
 
 // The program or shared library that contains `address`; empty where that is unknown.
@@ -75,23 +74,24 @@ fs::path file_of(const void* address) {
 // this code is in and in those of the active environment, and of the toolkits that the environment names.
 Paths toolkit_roots() {
   static constexpr char here = 0;
-  Paths packages;
+  Paths sites, roots;
   std::error_code error;
   const fs::path own = file_of(&here);
   for (const fs::path& file : {own, fs::weakly_canonical(own, error)}) {
     for (fs::path above = file.parent_path(); above.has_relative_path(); above = above.parent_path()) {
       const fs::path name = above.filename();  // others, such as /tmp, may belong to anyone
-      if (name == "site-packages" || name == "dist-packages") add_directory(packages, above / "nvidia");
+      if (name == "site-packages" || name == "dist-packages") sites.push_back(above);
     }
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const fs::path prefix = setting(variable);
     if (prefix.empty()) continue;
-    add_all(packages, prefix / "lib", "site-packages/nvidia");
-    add_directory(packages, prefix / "Lib/site-packages/nvidia");
+    for (const fs::path& python : entries_of(prefix / "lib")) sites.push_back(python / "site-packages");
+    sites.push_back(prefix / "Lib/site-packages");
   }
-  Paths roots;
-  for (const fs::path& each : packages) add_all(roots, each, "");
+  for (const fs::path& site : sites) {
+    for (const fs::path& package : entries_of(site / "nvidia")) add_directory(roots, package);
+  }
   for (const char* variable : {"CUDA_PATH", "CUDA_HOME"}) add_directory(roots, setting(variable));
   return roots;
 }
@@ -102,10 +102,10 @@ struct Toolkit {
   Paths include_directories;
   std::string identity;
 
-  // A driver runs what NVRTC of its own major version, `newest`, or of an older one compiles.
-  explicit Toolkit(int newest) {
+  // A driver runs what NVRTC of its own major version or of an older one compiles.
+  explicit Toolkit(int driver) {
     Paths roots = toolkit_roots();
-    for (int major = std::min(newest, 13); major >= 12 && library.empty(); major--)
+    for (int major = driver ? std::min(driver / 1000, 13) : 13; major >= 12 && library.empty(); major--)
       find_library(roots, major);
     if (library.empty()) return;
     roots.push_back(library.parent_path().parent_path());
@@ -122,7 +122,7 @@ struct Toolkit {
       // These contain the versions of CUDA and CCCL.
       identity += sample(directory / "cuda.h") + sample(directory / "cuda/std/__cccl/version.h");
     }
-    identity = key_of(identity);
+    identity = sha256(identity);
   }
 
  private:
@@ -157,13 +157,14 @@ struct Toolkit {
   }
 
   // The size of a file, its beginning and its end, one of which contains a library's build ID.
-  static std::string sample(const fs::path& file) {
-    constexpr long enough = 1 << 16;
+  static std::string sample(const fs::path& path) {
+    constexpr int enough = 1 << 16;
     std::error_code error;
-    const std::uintmax_t size = fs::file_size(file, error);
-    if (error) return encode({"", file.filename().string()});
-    const fs::path target = fs::canonical(file, error);
-    return encode({size, read_file(target, true, 0, enough), read_file(target, true, -enough)});
+    const std::uintmax_t size = fs::file_size(path, error);
+    std::ifstream file(path, std::ios::binary);
+    std::string ends(2 * enough, '\0');
+    file.read(&ends[0], enough).seekg(-enough, std::ios::end).read(&ends[enough], enough);
+    return encode({error ? 0 : size, ends});
   }
 };
 
@@ -191,8 +192,9 @@ class Nvrtc {
     Code (*count_architectures)(int* count) = nullptr;
     Code (*list_architectures)(int* numbers) = nullptr;
     library.find(install_headers_, "nvrtcInstallBundledHeaders");
+    library.find(describe_headers_, "nvrtcGetBundledHeadersInfo");
     const bool is_whole =
-        library.find(get_version, "nvrtcVersion") && library.find(error_string_, "nvrtcGetErrorString") &&
+        library.find(get_version, "nvrtcVersion") &&
         library.find(count_architectures, "nvrtcGetNumSupportedArchs") &&
         library.find(list_architectures, "nvrtcGetSupportedArchs") &&
         library.find(create_, "nvrtcCreateProgram") && library.find(destroy_, "nvrtcDestroyProgram") &&
@@ -221,57 +223,59 @@ class Nvrtc {
     static_cast<void>(SharedLibrary(builtins.c_str(), LibrarySearch::its_directory));
   }
 
-  // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return the
-  // compiler's text if that fails.
+  // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return
+  // what NVRTC says if that fails.
   std::string compile(const RecipeData& recipe, const std::vector<const char*>& options,
                       const Array<const char*>& expressions, CompiledUnit& unit) const {
     Program program = nullptr;
     Code code = create_(&program, recipe.text, recipe.name, recipe.headers.count, recipe.headers.texts,
                         recipe.headers.names);
     for (const char* each : expressions) code = code ? code : add_name_(program, each);
-    if (!code) code = compile_(program, static_cast<int>(options.size()), options.data());
+    code = code ? code : compile_(program, static_cast<int>(options.size()), options.data());
     const bool is_ptx = unit.architecture[0] == 'c';
-    if (!code)
-      code = is_ptx ? read(program, ptx_size_, ptx_, unit.image)
-                    : read(program, cubin_size_, cubin_, unit.image);
+    code = code ? code : read(program, is_ptx ? ptx_size_ : cubin_size_, is_ptx ? ptx_ : cubin_, unit.image);
     for (const char* each : expressions) {
       const char* lowered = "";
       code = code ? code : get_lowered_(program, each, &lowered);
       unit.names.emplace_back(each, lowered);
     }
-    std::string text;
-    if (code && program) read(program, log_size_, log_, text);
+    std::string log;
+    if (code && program) read(program, log_size_, log_, log);
+    log.erase(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
     destroy_(&program);
-    text = explain(text, recipe.text, expressions);
-    return code && text.empty() ? joined({"NVRTC: ", error_string_(code)}) : text;
+    return code && log.empty() ? joined({"NVRTC: error ", code}) : log;
   }
 
   // Unpack the headers of CUDA and CCCL that NVRTC contains since 13.3, once for each version, into the
-  // user's cache or, if it cannot be used, a temporary directory. `directory` is empty without them.
-  Failure unpack_headers(fs::path& directory) const {
+  // user's cache or, if it cannot be used, the directory of temporary files, and put them first in `include`.
+  // NVRTC locks the directory, and marks it at the end; any file may vanish afterwards.
+  Failure unpack_headers(Paths& include) const {
     if (!install_headers_) return nullptr;
     std::string why = "neither the cache nor the directory of temporary files can be used";
-    for (const bool is_in_cache : {true, false}) {
-      const fs::path place = is_in_cache ? cache_directory() : temporary_directory();
-      if (!place.is_absolute() || !make_directories(place)) continue;
-      std::error_code error;
-      directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
-      const char* log = nullptr;
-      if (!has_listed_files(directory)) {
-        const fs::path aside = directory.string() + "." + unique_name();
-        if (!install_headers_(aside.string().c_str(), 0, &log)) {
-          fs::permissions(aside, fs::perms::owner_all, error);
-          list_files(aside);
-          if (fs::is_directory(fs::symlink_status(directory, error)))
-            fs::rename(directory, aside.string() + ".old", error);
-          fs::rename(aside, directory, error);
+    std::error_code error;
+    const fs::path temporary = fs::temp_directory_path(error) / ("cuda_ext-" + user_name());
+    for (const fs::path& place : {cache_directory(), temporary}) {
+      const fs::path wanted = place / ("nvrtc-headers-" + version);
+      if (!place.is_absolute() || !make_directories(wanted)) continue;
+      const fs::path directory = fs::canonical(wanted);
+      why = distrust(directory);
+      if (!why.empty()) continue;
+      BundledHeaders bundled{};
+      const char* log = "they cannot be written";
+      const auto install = [&](bool again) {
+        unsigned count = 0;  // without NVRTC's own files, which begin with a dot, and Python's list
+        if (install_headers_(directory.string().c_str(), again, &log)) return false;
+        for (const auto& [time, size, path] : list_files(directory)) {
+          const std::string name = fs::path(path).filename().string();
+          count += name[0] != '.' && name != "cuda_ext.list";
         }
-        fs::remove_all(aside, error);
-        fs::remove_all(aside.string() + ".old", error);
+        return !describe_headers_(&bundled, &log) && count == bundled.count;
+      };
+      if (install(false) || install(true)) {
+        include.insert(include.begin(), {directory, directory / "cccl"});
+        return nullptr;
       }
-      why = log ? log : distrust(directory);
-      if (why.empty() && !has_listed_files(directory)) why = "they cannot be written";
-      if (why.empty()) return nullptr;
+      why = log;
     }
     return failure(ErrorKind::toolchain,
                    {"NVRTC's headers cannot be unpacked: ", why,
@@ -279,31 +283,13 @@ class Nvrtc {
   }
 
  private:
-  // Whether all headers are there, with their sizes, as in the list that toolchain/programs/bundled_headers.py
-  // describes: any may vanish.
-  static bool has_listed_files(const fs::path& directory) {
-    std::istringstream lines(read_file(directory / "cuda_ext.list"));
-    std::error_code error;
-    std::string size, modified, name;
-    bool is_listed = false;
-    while (lines >> size >> modified && std::getline(lines.ignore(), name)) {
-      is_listed = true;
-      if (size != "d" && std::to_string(fs::file_size(directory / name, error)) != size) return false;
-    }
-    return is_listed;
-  }
-
-  // Write the list. Without times of modification, Python unpacks the headers again.
-  static void list_files(const fs::path& directory) {
-    std::string lines;
-    std::error_code error;
-    for (const fs::path& path : fs::recursive_directory_iterator(directory, error)) {
-      if (!fs::is_directory(path, error))
-        lines += joined({std::to_string(fs::file_size(path, error)), " - ",
-                         fs::relative(path, directory, error).generic_string(), "\n"});
-    }
-    static_cast<void>(write_file(directory / "cuda_ext.list", "wbx", lines));
-  }
+  // nvrtcBundledHeadersInfo.
+  struct BundledHeaders {
+    int is_available;
+    std::size_t compressed_size, size;
+    int major, minor;
+    unsigned count;
+  };
 
   using Program = ::_nvrtcProgram*;
   using Code = int;  // nvrtcResult
@@ -325,8 +311,9 @@ class Nvrtc {
   Code (*get_lowered_)(Program program, const char* expression, const char** lowered) = nullptr;
   GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr;
   Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr;
-  const char* (*error_string_)(Code code) = nullptr;
-  Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;  // since 13.3
+  // Since 13.3.
+  Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;
+  Code (*describe_headers_)(BundledHeaders* bundled, const char** log) = nullptr;
 };
 
 }  // namespace

@@ -45,8 +45,7 @@ std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
 
 // The toolkit for this machine's driver, found at the first use.
 const Toolkit& find_toolkit() {
-  const int version = driver_version();
-  static const Toolkit toolkit(version ? version / 1000 : 13);
+  static const Toolkit toolkit(driver_version());
   return toolkit;
 }
 
@@ -56,13 +55,10 @@ const Nvrtc& open_nvrtc() {
   return nvrtc;
 }
 
-// List the include directories of CUDA and CCCL; those that NVRTC contains come first.
-Failure list_directories(Paths& directories) {
-  fs::path bundled;
-  if (auto failed = open_nvrtc().unpack_headers(bundled)) return failed;
-  directories = find_toolkit().include_directories;
-  if (!bundled.empty()) directories.insert(directories.begin(), {bundled, bundled / "cccl"});
-  return nullptr;
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> all;
+  for (const std::string& text : texts) all.push_back(text.c_str());
+  return all;
 }
 
 // Compile `recipe` for the GPU of `demand`.
@@ -81,83 +77,66 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
   unit.architecture = joined({target / 10 == demand.capability / 10 ? "sm_" : "compute_", target,
                               recipe.is_specific && target == demand.capability ? "a" : ""});
   std::vector<std::string> options{"-arch=" + unit.architecture};
-  bool may_include = std::string_view(recipe.text).find("include") != std::string_view::npos;
-  for (const char* option : recipe.options) {
-    options.emplace_back(option);
-    may_include = may_include || options.back().find("include") != std::string::npos;
-  }
-  Paths directories;
-  if (auto failed = may_include ? list_directories(directories) : nullptr) return failed;
+  options.insert(options.end(), recipe.options.begin(), recipe.options.end());
+  const std::string given = recipe.text + encode_list(recipe.options);
+  const bool may_include = given.find("include") != given.npos;
+  Paths directories = find_toolkit().include_directories;
+  if (auto failed = may_include ? nvrtc.unpack_headers(directories) : nullptr) return failed;
   for (const fs::path& directory : directories) options.push_back("-I" + directory.string());
-  std::vector<const char*> given;
-  for (const std::string& option : options) given.push_back(option.c_str());
-  const std::string text = nvrtc.compile(recipe, given, expressions, unit);
-  if (text.empty()) return nullptr;
+  const std::string log = nvrtc.compile(recipe, pointers(options), expressions, unit);
+  if (log.empty()) return nullptr;
   return failure(ErrorKind::compilation,
-                 {text, "\n(compiling ", recipe.name, " for ", unit.architecture, ")"});
+                 {log, "\n(compiling ", recipe.name, " for ", unit.architecture, ")"});
 }
 
-using Texts = std::vector<std::pair<std::string, std::string>>;
-
-bool has_text(const Texts& texts, std::string_view name) {
-  return std::any_of(texts.begin(), texts.end(), [&](const auto& each) { return each.first == name; });
+std::size_t count_texts(const CompileOptions& options, std::string_view name) {
+  std::size_t count = 0;
+  for (const auto& text : options.texts) count += text.first == name;
+  return count;
 }
 
-// What NVRTC would refuse without a reason, or ignore.
-Failure check_arguments(const std::string& source, const std::vector<std::string>& names,
-                        const CompileOptions& options) {
-  const auto refuse = [&](Parts problem) {
-    return failure(ErrorKind::argument,
-                   {options.name.empty() ? "cuda_ext::compile" : options.name, ": ", joined(problem)});
+// What NVRTC would refuse without a reason, or ignore; empty if there is nothing of that.
+std::string find_mistake(const std::string& source, const std::vector<std::string>& names,
+                         const CompileOptions& options) {
+  std::string mistake = names.empty() ? "expected names of kernels, found none" : "";
+  const auto check = [&](const char* what, const std::string& text) {
+    if (text.empty()) mistake = joined({what, " is empty"});
+    if (text.find('\0') != text.npos) mistake = joined({what, " has a NUL character; remove it"});
   };
-  std::vector<std::pair<std::string, std::string_view>> given{{"source", source}, {"name", options.name}};
-  const auto add = [&](const char* what, const std::vector<std::string>& texts) {
-    for (std::size_t i = 0; i < texts.size(); i++) given.emplace_back(joined({what, "[", i, "]"}), texts[i]);
-  };
-  add("names", names);
-  add("options", options.options);
-  add("include_directories", options.include_directories);
-  Texts known;
-  for (const auto& [name, text] : options.texts) {
-    if (has_text(known, name)) return refuse({"texts: two headers have the name '", name, "'; rename one"});
-    known.emplace_back(name, "");
-    given.emplace_back("texts: the name of a header", name);
-    if (!text.empty()) given.emplace_back(joined({"texts: the header '", name, "'"}), text);
-  }
-  for (const auto& [what, text] : given) {
-    const std::size_t nul = text.find('\0');
-    if (text.empty()) return refuse({what, " is empty"});
-    if (nul != text.npos) return refuse({what, " has a NUL character, at byte ", nul, "; remove it"});
-  }
-  if (names.empty()) return refuse({"expected names of kernels, found none"});
+  check("source", source);
+  check("name", options.name);
   for (const std::string& name : names) {
-    if (name[0] == '&') return refuse({"names: '", name, "' is the address of a variable; name kernels"});
-    if (std::count(names.begin(), names.end(), name) > 1) {
-      return refuse({"names: '", name, "' is given twice; remove one"});
+    check("names: one", name);
+    if (name[0] == '&') mistake = joined({"names: '", name, "' is the address of a variable; name kernels"});
+  }
+  for (const auto& [name, text] : options.texts) {
+    if (count_texts(options, name) > 1) {
+      mistake = joined({"texts: two headers have the name '", name, "'; rename one"});
     }
+    check("texts: the name of a header", name);
+    if (!text.empty()) check("texts: a header", text);
   }
   for (const std::string& option : options.options) {
+    check("options: one", option);
     const std::string name = option.substr(0, option.find('='));
     if (name == "-arch" || name == "--gpu-architecture") {
-      return refuse({"options: ", option, ": the architecture is that of the GPU; remove it"});
+      mistake = joined({"options: ", option, ": the architecture is that of the GPU; remove it"});
     }
     // Headers behind these would not be in the key of the cache.
     if (option.compare(0, 2, "-I") == 0 || name == "--include-path" || name == "--pre-include") {
-      return refuse({"options: ", option, ": headers are found through include_directories and texts"});
+      mistake = joined({"options: ", option, ": headers are found through include_directories and texts"});
     }
   }
-  for (const std::string& directory : options.include_directories) {
-    if (!is_existing_directory(directory)) {
-      return refuse(
-          {"include_directories: there is no directory '", directory, "'; create it, or correct it"});
+  for (const std::string& each : options.include_directories) {
+    if (!is_existing_directory(each)) {
+      mistake = joined({"include_directories: there is no directory '", each, "'; create it, or correct it"});
     }
   }
-  return nullptr;
+  return mistake;
 }
 
 // The module of a source that is compiled at run time.
-class SourceModule final : public OwnedModule {
- public:
+struct SourceModule final : ModuleData {
   SourceModule(const std::string& source, const std::vector<std::string>& names,
                const CompileOptions& options)
       : source_(source), options_(options), names_(names) {
@@ -165,15 +144,15 @@ class SourceModule final : public OwnedModule {
     if (const HeaderData* embedded = options_.headers) {
       identity += encode({embedded->sha256});
       for (int i = 0; i < embedded->count; i++) {
-        if (has_text(options_.texts, embedded->names[i])) continue;
-        header_texts_.push_back(embedded->texts[i]);
+        if (count_texts(options_, embedded->names[i])) continue;
         header_names_.push_back(embedded->names[i]);
+        header_texts_.push_back(embedded->texts[i]);
       }
     }
-    for (const auto& [name, text] : options_.texts) {
-      identity += encode({name, text});
+    for (const auto& [header, text] : options_.texts) {
+      identity += encode({header, text});
+      header_names_.push_back(header.c_str());
       header_texts_.push_back(text.c_str());
-      header_names_.push_back(name.c_str());
     }
     for (const std::string& directory : options_.include_directories) {
       options_.options.push_back("-I" + directory);
@@ -181,35 +160,23 @@ class SourceModule final : public OwnedModule {
       identity += encode({files.size()});
       for (const auto& [time, size, path] : files) identity += encode({time, size, path});
     }
-    sha256_ = key_of(identity);
+    sha256_ = hexadecimal(sha256(identity));
     options_.options.push_back("--frandom-seed=" + options_.name);
-    for (const std::string& each : options_.options) option_texts_.push_back(each.c_str());
-    for (const std::string& each : names_) {
-      expressions_.push_back(each.c_str());
-      kernels_.push_back({each.c_str(), "", 0, {}, {}, false});
-    }
-    const char* name = options_.name.c_str();
-    data = {open_module, name, "nvrtc", true, {&unit_, 1}, array(kernels_), {}, {}, {}, &on_demand_};
-    data.headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(),
-                    sha256_.c_str()};
-    recipe_ = {name,
-               source_.c_str(),
-               sha256_.c_str(),
-               array(option_texts_),
-               array(expressions_),
-               data.headers,
-               options_.is_specific,
-               ""};
-    unit_.sources = name;
+    option_texts_ = pointers(options_.options);
+    expressions_ = pointers(names_);
+    for (const char* each : expressions_) kernels_.push_back({each, "", 0, {}, {}, false});
+    const char* source_name = options_.name.c_str();
+    const char* key = sha256_.c_str();
+    headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), key};
+    recipe_ = {source_name, source_.c_str(), key, {option_texts_.data(), option_texts_.size()},
+               {expressions_.data(), expressions_.size()}, headers, options_.is_specific, ""};
     on_demand_ = {fulfil_demand, {&recipe_, 1}, {}};
+    unit_.sources = source_name;
+    static_cast<ModuleData&>(*this) = {open_module, source_name, "nvrtc", true, {&unit_, 1},
+                                       {kernels_.data(), kernels_.size()}, {}, {}, headers, &on_demand_};
   }
 
  private:
-  template <class T>
-  static Array<T> array(const std::vector<T>& items) noexcept {
-    return {items.data(), items.size()};
-  }
-
   const std::string source_;
   CompileOptions options_;
   const std::vector<std::string> names_;
@@ -229,7 +196,7 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
   const Array<const char*> expressions =
       *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
   const Store store;
-  const std::string key = key_of(encode({key_format, find_toolkit().identity, demand.capability,
+  const std::string key = sha256(encode({key_format, find_toolkit().identity, demand.capability,
                                          recipe.is_specific, recipe.name, recipe.sha256}) +
                                  encode_list(recipe.options) + encode_list(expressions));
   demand.compiled = decode_entry(store.get(key));
@@ -249,8 +216,9 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                                           const CompileOptions& options) noexcept {
   return guarded([&]() -> Result<Library> {
-    if (auto failed = check_arguments(source, names, options)) return failed;
-    return open_source(std::make_unique<SourceModule>(source, names, options));
+    const std::string mistake = find_mistake(source, names, options);
+    if (mistake.empty()) return open_source(std::make_shared<SourceModule>(source, names, options));
+    return failure(ErrorKind::argument, {options.name, options.name.empty() ? "" : ": ", mistake});
   });
 }
 
@@ -258,8 +226,8 @@ CUDA_EXT_WEAK Result<std::vector<std::string>> try_toolkit_directories() noexcep
   return guarded([]() -> Result<std::vector<std::string>> {
     const std::string& reason = open_nvrtc().reason;
     if (!reason.empty()) return failure(ErrorKind::toolchain, {reason});
-    Paths directories;
-    if (auto failed = list_directories(directories)) return failed;
+    Paths directories = find_toolkit().include_directories;
+    if (auto failed = open_nvrtc().unpack_headers(directories)) return failed;
     std::vector<std::string> paths;
     for (const fs::path& each : directories) paths.push_back(each.string());
     return paths;
