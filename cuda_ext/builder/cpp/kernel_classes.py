@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from ctypes import c_long, sizeof
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -116,8 +117,10 @@ class DeviceTypes:
 
     def element(self, name: str, size: int = 0, alignment: int = 0) -> str:
         """The type `name`, which a pointer points to or a variable has, as far as the host can express it."""
-        if name.endswith("long") and size in _INTEGER_BITS:
-            return f"::std::{'u' * name.startswith('unsigned')}int{_INTEGER_BITS[size]}_t"
+        if name.endswith("long"):
+            # A program for Windows, where a long has 32 bits, may be built with device code of Linux.
+            bits = 64 if name.endswith("long long") else 8 * (size or sizeof(c_long))
+            return f"::std::{'u' * name.startswith('unsigned')}int{bits}_t"
         if name in FUNDAMENTAL and name != "long double":
             return name
         if name.removesuffix(" const").endswith("*"):

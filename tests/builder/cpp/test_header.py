@@ -232,7 +232,7 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
                 ("void", False, "Pointer<void>"),
                 ("float", True, "Pointer<const float>"),
                 ("unsigned char", True, "Pointer<const unsigned char>"),
-                ("long", False, "Pointer<long>"),
+                ("long", False, "Pointer<::std::int64_t>"),
                 ("bool", False, "Pointer<bool>"),
                 ("wchar_t", False, "Pointer<wchar_t>"),
                 ("long double", False, "Pointer<void>"),
