@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cuda_ext.builder.config.satisfiable import LAST, can_hold, may_hold
-from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable
+from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
@@ -110,15 +110,10 @@ def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architect
 
 
 def _check_parameters(each: Instantiation, function: PythonFunction, where: str) -> None:
-    names = function.parameters
     given = [*(parameter.name for parameter in each.parameters), *each.constants, *each.configuration]
     for parameter in each.parameters:
-        if parameter.name not in names:
-            remedy = did_you_mean(parameter.name, names) or f"its parameters: {', '.join(names)}"
-            raise ConfigError(
-                f"{each.function} has no parameter {shorten(parameter.name)!r}", where=where, remedy=remedy
-            )
-    for name in names:
+        check_parameter(parameter.name, function, where)
+    for name in function.parameters:
         if name not in given and name not in function.defaults:
             raise ConfigError(
                 f"the parameter {shorten(name)!r} of {each.function} has neither a type nor a value",

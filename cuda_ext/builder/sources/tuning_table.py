@@ -20,7 +20,7 @@ from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
 
-__all__ = ["TuningTable", "check_comparable"]
+__all__ = ["TuningTable", "check_comparable", "check_parameter"]
 
 # Values of parameters and options, as Python spells them.
 _Configuration = Mapping[str, str]
@@ -92,13 +92,7 @@ class TuningTable:
         Raises :class:`ConfigError` for what does not fit the function.
         """
         for name in self.key:
-            if name not in function.parameters:
-                raise ConfigError(
-                    f"{each.function} has no parameter {shorten(name)!r}",
-                    where=f"{self.name}: table.key",
-                    remedy=did_you_mean(name, function.parameters)
-                    or f"its parameters: {', '.join(function.parameters)}",
-                )
+            check_parameter(name, function, f"{self.name}: table.key")
         groups: list[_Group] = []
         for entry in self.tuned:
             _check_configuration(entry.configuration, each, function, entry.where)
@@ -147,6 +141,17 @@ class TuningTable:
         return " and ".join(comparisons)
 
 
+def check_parameter(name: str, function: PythonFunction, where: str) -> None:
+    """Check that `function` has a parameter `name`, which the key path `where` gives. Raises ConfigError."""
+    if name not in function.parameters:
+        raise ConfigError(
+            f"{function.name} has no parameter {shorten(name)!r}",
+            where=where,
+            remedy=did_you_mean(name, function.parameters)
+            or f"its parameters: {', '.join(function.parameters)}",
+        )
+
+
 def check_comparable(name: str, parameters: Sequence[TypedParameter], where: str) -> None:
     """Check that a launch can compare what `name` stands for: a parameter, or a shape or stride of one."""
     types = {parameter.argument: parameter.type for parameter in parameters}
@@ -175,13 +180,8 @@ def _check_configuration(
                 where=where,
                 remedy="take it out of one of them",
             )
-        if name not in function.parameters and name not in _OPTIONS:
-            raise ConfigError(
-                f"{each.function} has no parameter {shorten(name)!r}",
-                where=where,
-                remedy=did_you_mean(name, function.parameters)
-                or f"its parameters: {', '.join(function.parameters)}",
-            )
+        if name not in _OPTIONS:
+            check_parameter(name, function, where)
 
 
 def _check_constant(value: object, where: str, depth: int = 0) -> str:

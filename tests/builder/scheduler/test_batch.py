@@ -74,7 +74,16 @@ def built(root: Path, table: str = TABLE, files: Mapping[str, str] = FILES) -> M
 # The same bytes.
 
 
-@pytest.mark.parametrize("options", ["", 'options = ["-lineinfo"]', 'options = ["-G"]', "link = true"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "link = true",
+        # test_reproducible has them in two directories.
+        pytest.param('options = ["-lineinfo"]', marks=pytest.mark.slow),
+        pytest.param('options = ["-G"]', marks=pytest.mark.slow),
+    ],
+)
 def test_all_ways_to_build_give_the_same_bytes(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
