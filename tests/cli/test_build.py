@@ -428,6 +428,10 @@ def test_an_interrupted_build_leaves_no_files(signum: int, tmp_path: Path) -> No
     assert "Traceback" not in message
     assert {p.name for p in tmp_path.iterdir()} == {"device", "p", "pyproject.toml", "scratch"}
     assert [p.name for p in (tmp_path / "p").iterdir()] == ["__init__.py"]
+    # A worker whose build has ended removes its files itself, after it has closed its output.
+    end = time.monotonic() + 60
+    while list(scratch.iterdir()) and time.monotonic() < end:
+        time.sleep(0.01)
     assert list(scratch.iterdir()) == []
 
 
