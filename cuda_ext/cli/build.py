@@ -58,7 +58,6 @@ __all__ = ["build"]
 @click.option(
     "--depfile", metavar="FILE", type=FILE, help="Write the dependencies of the output, for Ninja and Make."
 )
-@click.option("--sizes", is_flag=True, help="Show what the bytes of each cubin are for.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the commands of the compilers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
@@ -69,7 +68,6 @@ def build(
     report: Path | None,
     trace: Path | None,
     depfile: Path | None,
-    sizes: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -148,11 +146,6 @@ def build(
         counts = f"{format_count(kernels, 'kernel')}, {format_count(images, 'image')}"
         place = shorten_path(Path(summary["directory"]))
         click.echo(f"{summary['module']}: {counts}, {format_size(summary['bytes'])} in {place}")
-        if sizes:
-            from cuda_ext.cli.inspect.display import show_sizes
-            from cuda_ext.cli.inspect.reading import read_contents
-
-            show_sizes(read_contents(summary["directory"]))
 
 
 def _find_places(project: Project, output: Path | None, shared: Output | None) -> dict[str, Path]:

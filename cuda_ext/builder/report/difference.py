@@ -16,7 +16,6 @@ __all__ = [
     "Place",
     "architecture_order",
     "compare",
-    "find_changes",
     "growth",
 ]
 
@@ -58,16 +57,16 @@ class Difference:
 
 def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Difference:
     """Compare two builds, which have the same kinds; `size` weighs what is not a kernel."""
-    changes = {kind: find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"}
+    changes = {kind: _find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"}
     old, new = (_size_by_architecture(build, size) for build in (before, after))
-    changes["architectures"] = find_changes(old, new)
+    changes["architectures"] = _find_changes(old, new)
     changes["kernels"] = _find_kernel_changes(before["kernels"], after["kernels"])
     return Difference(
         changes, new=_find_missing_kernels(before, after), gone=_find_missing_kernels(after, before)
     )
 
 
-def find_changes(
+def _find_changes(
     before: Mapping[Place, Any], after: Mapping[Place, Any], size: Callable[[Any], float] = float
 ) -> tuple[Change, ...]:
     """Find what is not equal in both, sorted by how much its `size` changed."""

@@ -17,7 +17,7 @@ from cuda_ext.builder.rendering import templates
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, sum_times
-from cuda_ext.builder.report.difference import Change, Difference, Place, compare, find_changes, growth
+from cuda_ext.builder.report.difference import Change, Difference, compare, growth
 from cuda_ext.builder.report.image_contents import sum_contents
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
@@ -32,13 +32,11 @@ _HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
 _SCHEMA = 4
 # Rows that a page holds: the most expensive headers, and the largest changes.
-_LIMITS = {"headers": 60, "changes": 300, "changed_jobs": 12, "contents": 100}
+_LIMITS = {"headers": 60, "changes": 300, "contents": 100}
 # Rows of which a page holds elements: there may be thousands, and its script draws the others from data.
 _FIRST_ROWS = {"matrix": 25, "jobs": 20}
 # Phases in the tooltip of a job.
 _TOP_PHASES = 5
-# Two compilations never take the same time: below this, in seconds and as a share, there is no difference.
-_NOISE_SECONDS, _NOISE_SHARE = 0.05, 0.1
 # What the bytes of images are for, in the order of the columns.
 _PARTS = ("code", "constants", "variables", "symbols", "debug", "other", "PTX", "LTO-IR", "Tile IR")
 # The resources of kernels that the table of changes shows, by its headings.
@@ -98,13 +96,12 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         now=now,
         then=then,
         # Times are comparable only if both builds compiled the same.
-        comparable=previous is not None and _compiled(previous.jobs).keys() == _compiled(record.jobs).keys(),
+        comparable=previous is not None and _compiled(previous.jobs) == _compiled(record.jobs),
         difference=difference,
         resources=_changed_resources(difference.changes["kernels"]) if difference else {},
         contents=sorted(record.contents.items(), key=lambda item: (-item[1].size, item[0])),
         all_contents=(everything := sum_contents(record.contents.values())),
         parts=[part for part in _PARTS if part in everything.parts],
-        changed_jobs=_changed_jobs(previous.jobs, record.jobs) if previous else (),
         endings=Counter(job.ending for job in record.jobs),
         failed=sorted((job for job in record.jobs if job.ending == "failed"), key=_job_order),
         end=max(record.duration, 1e-3, *(job.start + job.duration for job in record.jobs)),
@@ -211,18 +208,6 @@ def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:
     return [header for header in headers if header in chosen]
 
 
-def _changed_jobs(before: Sequence[JobRecord], after: Sequence[JobRecord]) -> list[Change]:
-    """Find what both builds compiled, in times that differ by more than noise."""
-
-    return [
-        change
-        for change in find_changes(_compiled(before), _compiled(after))
-        if change.before is not None
-        and change.after is not None
-        and abs(change.after - change.before) > max(_NOISE_SECONDS, _NOISE_SHARE * change.before)
-    ]
-
-
 def _visible_changes(before: BuildRecord, after: BuildRecord) -> Difference:
     """Compare two builds, without kernels of which the page would show no number that differs."""
     difference = compare(before.build, after.build)
@@ -240,13 +225,9 @@ def _changed_resources(changes: Sequence[Change]) -> dict[str, str]:
     return {heading: field for heading, field in _SHOWN_RESOURCES.items() if has_changed(field)}
 
 
-def _compiled(jobs: Sequence[JobRecord]) -> dict[Place, float]:
-    """The seconds of each compilation that was not in the cache."""
-    return {
-        (job.module, job.unit, job.architecture, job.action): job.duration
-        for job in jobs
-        if job.ending == "compiled"
-    }
+def _compiled(jobs: Sequence[JobRecord]) -> set[tuple[str, ...]]:
+    """What was compiled, and not in the cache."""
+    return {(j.module, j.unit, j.architecture, j.action) for j in jobs if j.ending == "compiled"}
 
 
 def _job_order(job: JobRecord) -> tuple[object, ...]:

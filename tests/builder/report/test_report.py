@@ -456,8 +456,6 @@ def test_the_page_shows_the_changes():
     assert found.row("changes", "Images") == ["45.4 KiB", "44.4 KiB", "▼ -2.2 %"]
     assert "Spilling kernels 1 ▲ +1 of" in found.sections[""]
     assert found.row("changes", "device/axpy.cu")[:2] == ["compute_120", "- gone 34,500"]
-    different = [row for row in found.rows if row[0] == "device/axpy.cu" and row[-1].endswith(" %")]
-    assert different == [["device/axpy.cu", "sm_90", "1.00 s", "1.50 s", "▲ +50 %"]]
     assert "All kernels and images are unchanged" in page(BEFORE, BEFORE).sections["changes"]
 
 
