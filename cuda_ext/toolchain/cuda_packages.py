@@ -7,6 +7,7 @@ here: a launch that finds its kernel in the cache asks for them, and pathlib is 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -17,6 +18,8 @@ __all__ = [
     "nvidia_packages",
     "wheel_programs",
 ]
+
+_known_packages: dict[tuple[str, ...], list[str]] = {}
 
 
 def header_directories(major: int, library: str | None = None) -> list[str]:
@@ -92,8 +95,13 @@ def _configured() -> list[str]:
 
 def nvidia_packages() -> list[str]:
     """List the directories of the registry's CUDA packages."""
-    spec = find_spec("nvidia")
-    return list(spec.submodule_search_locations or []) if spec else []
+    key = tuple(sys.path)
+    if key not in _known_packages:
+        spec = find_spec("nvidia")
+        if not spec or not spec.submodule_search_locations:
+            return []  # the next call finds what is installed meanwhile
+        _known_packages[key] = list(spec.submodule_search_locations)
+    return _known_packages[key]
 
 
 def _listed(directory: str) -> list[str]:

@@ -140,7 +140,7 @@ class DeviceCopies:
         """Copy to the host what kernels wrote. Wait for the kernels first, unless they have finished."""
         with self.lock:
             written = [block for block in self._blocks if block.written]
-            for staging, stream in {(block.staging, block.stream) for block in written}:
+            for staging, stream in dict.fromkeys((block.staging, block.stream) for block in written):
                 blocks = [b for b in written if b.staging is staging and b.stream == stream]
                 copies = [copy for block in blocks for copy in block.copies(block.written)]
                 with staging.device.current():
