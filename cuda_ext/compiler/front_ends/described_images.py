@@ -70,7 +70,7 @@ def describe_images(
                 )
         own = {name: launch for name, launch in launches.items() if name in entries}
         for name, launch in own.items():
-            _check_shared_memory(described[name].expression, launch, name, image, where)
+            _check_shared_memory(described[name], launch, image, where)
         reduced.append(replace(image, entries=entries, variables=(), launches=own))
     conditions = {each.expression: Specialisation(each.name, each.when) for each in descriptions}
     return reduced, replace(signatures, kernels=described, symbols={}, conditions=conditions)
@@ -116,17 +116,15 @@ def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:
             )
 
 
-def _check_shared_memory(
-    expression: str, launch: FixedLaunch, lowered: str, image: CompiledImage, where: str
-) -> None:
+def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledImage, where: str) -> None:
     """Check that a GPU of `image` has the shared memory of a block. PTX may be for GPUs that have more."""
-    architecture, usage = image.architecture, image.usage.get(lowered)
+    architecture, usage = image.architecture, image.usage.get(kernel.lowered)
     most = SHARED_MEMORY.get(architecture.number) if architecture.kind == "cubin" else None
     size = launch.shared + ((usage and usage.shared) or 0)
     if most and size > most << 10:
         raise BuildError(
-            f"{expression} takes {size:,} bytes of shared memory in a block, and {architecture} has at most "
-            f"{most << 10:,}",
+            f"{kernel.expression} takes {size:,} bytes of shared memory in a block, and {architecture} has "
+            f"at most {most << 10:,}",
             where=where,
             remedy=f"compile it for less, as by smaller tiles or fewer stages, or leave {architecture} out",
         )

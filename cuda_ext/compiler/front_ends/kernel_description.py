@@ -51,7 +51,7 @@ LIMITS = {"block": (1024, "threads"), "cluster": (16, "blocks")}
 # The most KiB of shared memory in a block by compute capability: "Maximum amount of shared memory per thread
 # block" in the CUDA Programming Guide, and `max_shared_memory_per_block_optin` in CCCL.
 SHARED_MEMORY = {
-    **dict.fromkeys((75,), 64),
+    75: 64,
     **dict.fromkeys((86, 88, 89, 120, 121), 99),
     **dict.fromkeys((80, 87), 163),
     **dict.fromkeys((90, 100, 103, 107, 110), 227),
