@@ -42,12 +42,12 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     :func:`library_images` raises.
     """
     try:
-        for stage in (_compilations, _links):
-            if missing := [job for job in stage(plan, products) if job not in products]:
-                return missing
+        jobs = _compilations(plan)
+        if products.keys() >= set(jobs):
+            jobs = _links(plan, products)
     except BuildError:
-        pass
-    return []
+        return []
+    return [job for job in jobs if job not in products]
 
 
 def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[CompiledImage], Signatures]:
@@ -73,7 +73,7 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
 
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
     """The compiler's warnings about the units of `plan`, without repetitions."""
-    compiled = (products[job] for job in _compilations(plan, products))
+    compiled = (products[job] for job in _compilations(plan))
     images = [image for outcome in compiled if isinstance(outcome, tuple) for image in outcome]
     logs = [*(image.log for image in images), *(image.signatures.log for image in images)]
     return tuple(dict.fromkeys(log for log in logs if log))
@@ -88,7 +88,7 @@ def _check_linkable(plan: LibraryPlan) -> None:
         )
 
 
-def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
+def _compilations(plan: LibraryPlan) -> list[Job]:
     _check_linkable(plan)
     jobs: list[Job] = []
     for unit in plan.compiled_units:
@@ -103,7 +103,7 @@ def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
     return [CompileJob(unit, targets) for targets in plan.passes]
 
 
-def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
+def _links(plan: LibraryPlan, products: Products) -> list[Job]:
     """The jobs that link all units of `plan`. Raises :class:`BuildError` if an object is missing."""
     if not plan.link or plan.only:
         return []
