@@ -19,7 +19,7 @@ from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.runtime.jit.entry import Entry, decode_entry
 from cuda_ext.toolchain.cuda_packages import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.cpp_modules import INCLUDE, LOADER, ON_DEMAND, write_cpp
+from tests.fixtures.cpp_modules import INCLUDE, LOADER, MINGW, ON_DEMAND, takes_mingw, write_cpp
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.loader import CHECKOUT, Run
 from tests.fixtures.projects import build, write_project
@@ -38,7 +38,6 @@ pytestmark = [
 ]
 
 CPP = CHECKOUT / "tests" / "cpp"
-MINGW = shutil.which("x86_64-w64-mingw32-g++-posix") or shutil.which("x86_64-w64-mingw32-g++")
 
 VARIABLES = """
 namespace ns {
@@ -680,7 +679,7 @@ def test_projects_without_exceptions() -> None:
         compiled("-std=c++20", "-fno-exceptions", "-fno-rtti", "-fsyntax-only", source)
 
 
-@pytest.mark.skipif(MINGW is None, reason="takes MinGW's compiler")
+@takes_mingw
 def test_it_compiles_for_windows() -> None:
     assert MINGW is not None
     for source in LOADER, ON_DEMAND:

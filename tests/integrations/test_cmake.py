@@ -159,6 +159,23 @@ def test_the_cpp_of_a_module_and_the_loader_alone(tmp_path: Path) -> None:
     assert "-I" not in includes
 
 
+@takes_cxx
+def test_objects_for_other_compiler_settings_are_others(tmp_path: Path) -> None:
+    lists = """
+set(CMAKE_MSVC_RUNTIME_LIBRARY MultiThreaded)
+foreach(name IN ITEMS first second third)
+  add_library(${name} STATIC)
+  _cuda_ext_add_object(${name} loader)
+  set(CMAKE_MSVC_RUNTIME_LIBRARY MultiThreadedDLL)
+endforeach()
+get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+list(LENGTH targets count)
+message(STATUS "${count} targets")
+"""
+    project = CMakeProject(tmp_path).write({"CMakeLists.txt": LISTS + lists})
+    assert "5 targets" in project.configure()
+
+
 def test_a_python_module_needs_no_cpp(module: CMakeProject) -> None:
     module.configure()
     assert module.steps() == GENERATED

@@ -19,9 +19,18 @@ from cuda_ext.builder.cpp.kernel_classes import DeviceTypes
 from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
+from cuda_ext.fields import FixedLaunch, TensorMap
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from cuda_ext.runtime.driver.images import _requirements, image_for
-from tests.fixtures.cpp_modules import INCLUDE, LOADER, compile_cpp, package_of, write_cpp
+from tests.fixtures.cpp_modules import (
+    INCLUDE,
+    LOADER,
+    MINGW,
+    compile_cpp,
+    package_of,
+    takes_mingw,
+    write_cpp,
+)
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import FILES, SAMPLE, signature, single_image
 from tests.fixtures.loader import unit as unit_of
@@ -398,6 +407,23 @@ def awkward() -> Package:
 def test_names_and_arguments_of_all_kinds_compile(tmp_path):
     check(awkward(), "header_awkward.cpp", tmp_path)
     compile_cpp("-c", tmp_path / "new.cpp", "-o", tmp_path / "new.o")
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("compiler", [None, pytest.param(MINGW, marks=takes_mingw)], ids=["", "Windows"])
+def test_types_that_differ_among_hosts_compile(compiler, tmp_path):
+    map_ = Parameter("x", "CUtensorMap", "struct", 128, 0, "float", alignment=64)
+    (y,) = signature("pointer 8 float* y")
+    by_map = Kernel("by_map", "by_map", 0, (map_, y._replace(offset=128)))
+    package = package_of(by_map, kernel("wide", "pointer 8 long* x", "integer 8 long n"))
+    made = manifest_file.loads(package.files[manifest_file.FILE_NAME].decode(), "")
+    (of_unit,) = made.units
+    fixed = FixedLaunch((128,), tensor_maps={"x": TensorMap(7, 4, (64, 32))})
+    images = tuple(each._replace(launches={"by_map": fixed}) for each in of_unit.images)
+    made = made._replace(units=(of_unit._replace(images=images),))
+    write_cpp(packaged(made, {"axpy.fatbin": b""}), tmp_path)
+    sources = CPP / "header_of_images.cpp", *tmp_path.glob("*.cpp")
+    compile_cpp(f"-I{tmp_path / 'include'}", "-fsyntax-only", *sources, compiler=compiler)
 
 
 @pytest.mark.host_compiler
