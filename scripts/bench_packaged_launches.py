@@ -24,7 +24,7 @@ from bench.processes import benchmark_environment, run
 from bench.tables import format_pairs, format_spread, format_table
 from launching import kernels
 from launching.machine import describe_gpu_machine
-from packages.contenders import CONTENDERS, Contender
+from packages.contenders import CONTENDERS, Contender, parse_contenders
 
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
@@ -38,6 +38,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    keys = ",".join(contender.key for contender in CONTENDERS)
+    parser.add_argument("--only", type=parse_contenders, default=CONTENDERS, help=f"contenders of {keys}")
     parser.add_argument("--processes", type=int, default=7, help="processes for each first launch; 7")
     parser.add_argument("--rounds", type=int, default=40, help="rounds of launches; 40")
     parser.add_argument("--batch", type=int, default=200, help="launches of a round; 200")
@@ -50,7 +52,7 @@ def main() -> int:
         work = Path(name)
         left_out: dict[str, str] = {}
         with ThreadPoolExecutor() as pool:
-            builds = [(contender, pool.submit(_install, contender, work)) for contender in CONTENDERS]
+            builds = [(contender, pool.submit(_install, contender, work)) for contender in arguments.only]
             compared = kernels.build(work / "compared")
         for contender, build in builds:
             try:

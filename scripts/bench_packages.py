@@ -22,7 +22,7 @@ from _environment import ROOT, step
 from bench.machine import describe_machine
 from bench.tables import format_pairs
 from packages.building import build_in_all_states
-from packages.contenders import CONTENDERS, Contender
+from packages.contenders import CONTENDERS, Contender, parse_contenders
 from packages.environments import Place, prepare
 from packages.importing import install, measure_import
 from packages.results import Results, as_json, as_text
@@ -111,7 +111,7 @@ def _parse_arguments() -> argparse.Namespace:
     keys = [contender.key for contender in CONTENDERS]
     parser.add_argument("--rounds", type=int, default=3, help="rounds; 3")
     parser.add_argument(
-        "--only", type=_parse_contenders, default=CONTENDERS, help=f"contenders of {','.join(keys)}"
+        "--only", type=parse_contenders, default=CONTENDERS, help=f"contenders of {','.join(keys)}"
     )
     parser.add_argument(
         "--environments",
@@ -122,15 +122,6 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write all samples to this file")
     parser.add_argument("--work", type=Path, help="put temporary files into this directory")
     return parser.parse_args()
-
-
-def _parse_contenders(text: str) -> list[Contender]:
-    by_key = {contender.key: contender for contender in CONTENDERS}
-    if unknown := [key for key in text.split(",") if key not in by_key]:
-        raise argparse.ArgumentTypeError(
-            f"unknown: {', '.join(unknown)}; the contenders are {', '.join(by_key)}"
-        )
-    return [by_key[key] for key in text.split(",")]
 
 
 if __name__ == "__main__":

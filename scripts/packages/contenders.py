@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ARCHITECTURES", "CONTENDERS", "KERNELS", "Contender"]
+__all__ = ["ARCHITECTURES", "CONTENDERS", "KERNELS", "Contender", "parse_contenders"]
 
 ARCHITECTURES = frozenset({"sm_80", "sm_90", "compute_90"})
 KERNELS = 6  # three templates for float and double
@@ -90,3 +91,13 @@ CONTENDERS = (
         compiles=False,
     ),
 )
+
+
+def parse_contenders(text: str) -> list[Contender]:
+    """The contenders of these keys, which commas separate, as an argument of a command."""
+    by_key = {contender.key: contender for contender in CONTENDERS}
+    if unknown := [key for key in text.split(",") if key not in by_key]:
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(unknown)}; the contenders are {', '.join(by_key)}"
+        )
+    return [by_key[key] for key in text.split(",")]
