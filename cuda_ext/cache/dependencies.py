@@ -1,4 +1,4 @@
-"""Contents that depend on files which are known only after a compilation.
+"""What builds keep: records, and contents that depend on files which are known only after a compilation.
 
 A key covers what is known before a compilation: source, options, compiler. Which headers it read shows only
 afterwards. So there are two steps: under the key lie the *names* that were looked up, and under the key
@@ -20,7 +20,7 @@ from cuda_ext.errors import CudaExtError
 from cuda_ext.filesystem.regular_file import digest_file
 from cuda_ext.formats import codec
 
-__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve"]
+__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "read_record"]
 
 # How many sets of names are kept under one key.
 _MOST_SETS = 8
@@ -30,6 +30,14 @@ _TICK = 2_000_000_000
 Resolve = Callable[[str], str | None]
 
 _T = TypeVar("_T")
+
+
+def read_record(store: Store, key: str, default: _T) -> _T:
+    """Return the record under `key`; `default`, which is of its type, if it is absent or damaged."""
+    try:
+        return codec.decode(type(default), store.get(key) or b"")
+    except codec.DecodingError:
+        return default
 
 
 class CachedContent(NamedTuple, Generic[_T]):
@@ -120,11 +128,7 @@ class FileDigests:
         self._store = store
         self._key = codec.key_of("files", __version__)
         self._digests: dict[str, str | None] = {}
-        known = _KnownFiles()
-        with suppress(codec.DecodingError):
-            if content := store.get(self._key):
-                known = codec.decode(_KnownFiles, content)
-        self._known = dict(known.states)
+        self._known = dict(read_record(store, self._key, _KnownFiles()).states)
         self._is_changed = False
         self.begin()
 

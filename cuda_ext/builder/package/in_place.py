@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.cache.dependencies import read_record
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.errors import ConfigError, StoreError
 from cuda_ext.filesystem.ownership import find_package, foreign, is_generated
@@ -104,9 +105,7 @@ class Output:
 
     def find_renamed(self, wanted: Collection[str]) -> Iterator[Path]:
         """Find the packages of the last build but `wanted`, unless they have changed."""
-        written = _Written()
-        with suppress(codec.DecodingError):
-            written = codec.decode(_Written, self._store.get(self._key) or b"")
+        written = read_record(self._store, self._key, _Written())
         # Packages within others go first.
         for name in sorted(written.digests.keys() - set(wanted), reverse=True):
             place = self.directory.joinpath(*name.split("."))

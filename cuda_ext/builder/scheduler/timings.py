@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext import __version__
+from cuda_ext.cache.dependencies import read_record
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
+from cuda_ext.formats.codec import encode, key_of
 
 __all__ = ["Timings", "header_seconds"]
 
@@ -49,7 +49,7 @@ class Timings:
     def known(self, module: str, job: Job) -> float | None:
         """The seconds that `job` took, if it was ever done."""
         if self._known is None:
-            self._known = self._load()
+            self._known = read_record(self._store, self._key, _Entry()).seconds
         return self._known.get(f"{module} {job}")
 
     def expected(self, module: str, job: Job) -> float:
@@ -68,11 +68,6 @@ class Timings:
         """Keep the measurements for the next build."""
         if self._measured:
             self._store.put(self._key, encode(_Entry({**(self._known or {}), **self._measured})))
-
-    def _load(self) -> Mapping[str, float]:
-        with suppress(DecodingError):
-            return decode(_Entry, self._store.get(self._key) or b"").seconds
-        return {}
 
 
 def _estimate(unit: TranslationUnit) -> float:
