@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.cpp import source_names
+from cuda_ext.builder.cpp import source_name
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.runtime.jit.entry import Entry, decode_entry
 from cuda_ext.toolchain.cuda_packages import library_directories
@@ -139,7 +139,7 @@ class OnDemand:
         return Run(done.stdout.splitlines(), log.read_text().splitlines())
 
 
-SOURCES = source_names("p.kernels")
+SOURCE = source_name("p.kernels")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> On
 
 
 def compile_program(directory: Path, program: Path, *others: str | Path) -> None:
-    sources = CPP / "on_demand.cpp", *(directory / source for source in SOURCES)
+    sources = CPP / "on_demand.cpp", directory / SOURCE
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
     compiled("-std=c++17", "-g0", *where, *sources, *others, "-o", program, "-ldl", "-pthread")
 
@@ -561,6 +561,13 @@ def test_vanished_headers_are_unpacked_again(on_demand: OnDemand, tmp_path: Path
             header.unlink()
         assert on_demand.cpp(f"launch:scale<{element}>", cache=tmp_path / "cache").output == []
         assert len(list(tmp_path.glob("cache/nvrtc-headers-*/cuda_fp16.h"))) == 1
+    # What is behind a link is not touched.
+    (headers,) = tmp_path.glob("cache/nvrtc-headers-*")
+    (headers.rename(tmp_path / "elsewhere") / "mine").touch()
+    headers.symlink_to(tmp_path / "elsewhere")
+    assert on_demand.cpp("launch:scale<char>", cache=tmp_path / "cache", TMPDIR=tmp_path).output == []
+    assert (tmp_path / "elsewhere" / "mine").is_file()
+    assert len(list(tmp_path.glob("cuda_ext-*/nvrtc-headers-*/cuda_fp16.h"))) == 1
 
 
 def check_left_alone(on_demand: OnDemand, objects: Path, reason: str) -> None:
@@ -692,7 +699,7 @@ def test_it_compiles_for_windows() -> None:
 def test_generated_sources_export_exceptions_and_run_no_code(on_demand: OnDemand, tmp_path: Path) -> None:
     directory = on_demand.program.with_name("cpp")
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
-    sources = [*(directory / name for name in SOURCES), LOADER, ON_DEMAND]
+    sources = [directory / SOURCE, LOADER, ON_DEMAND]
     objects = [tmp_path / f"{source.name}.o" for source in sources]
     for source, output in zip(sources, objects, strict=True):
         compiled("-std=c++17", "-O1", "-fPIC", "-c", *where, source, "-o", output)

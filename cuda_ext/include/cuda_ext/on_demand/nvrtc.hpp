@@ -255,13 +255,14 @@ class Nvrtc {
     std::error_code error;
     const fs::path temporary = fs::temp_directory_path(error) / ("cuda_ext-" + user_name());
     for (const fs::path& place : {cache_directory(), temporary}) {
-      const fs::path wanted = place / ("nvrtc-headers-" + version);
-      if (!place.is_absolute() || !make_directories(wanted)) continue;
-      const fs::path directory = fs::canonical(wanted);
-      why = distrust(directory);
+      if (!place.is_absolute() || !make_directories(place)) continue;
+      const fs::path directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
+      make_directories(directory);
+      // NVRTC removes what is in the directory before it unpacks again.
+      why = fs::is_symlink(directory, error) ? directory.string() + " is a link" : distrust(directory);
       if (!why.empty()) continue;
       BundledHeaders bundled{};
-      const char* log = "they cannot be written";
+      const char* log = nullptr;
       const auto install = [&](bool again) {
         unsigned count = 0;  // without NVRTC's own files, which begin with a dot, and Python's list
         if (install_headers_(directory.string().c_str(), again, &log)) return false;
@@ -275,7 +276,7 @@ class Nvrtc {
         include.insert(include.begin(), {directory, directory / "cccl"});
         return nullptr;
       }
-      why = log;
+      why = log ? log : "they cannot be written";
     }
     return failure(ErrorKind::toolchain,
                    {"NVRTC's headers cannot be unpacked: ", why,
