@@ -182,7 +182,7 @@ def main() -> int:
             rows = [_build_modules(work, *each) for each in product(("Release", "Debug"), (1, 3, 30))]
             print(format_table(("configuration", "modules", "without JIT", "with JIT"), rows))
             return 0
-        sources = _generate(work, arguments.architecture)
+        source = _generate(work, arguments.architecture)
         include = [f"-I{work / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}"]
         others = [*header_directories(13), *([arguments.jitify2] if arguments.jitify2 else [])]
         cuda = [f"-isystem{directory}" for directory in others]
@@ -196,20 +196,20 @@ def main() -> int:
             except subprocess.CalledProcessError:
                 rows.append((title, "not measured", "", ""))
         loader = Path(cuda_ext.__file__).parent / "include" / "cuda_ext" / "loader" / "loader.cpp"
-        for title, path in ("the generated source", sources[0]), ("the loader, once", loader):
+        for title, path in ("the generated source", source), ("the loader, once", loader):
             command = [compiler, "-std=c++17", "-O2", *include, str(path)]
             rows.append((title, *_measure(command, work / "file.o")))
         print(format_table(("", "lines", "seconds", "bytes"), rows))
         program = arguments.program or work / "program"
         (work / "program.cpp").write_text(_PROGRAM)
-        built = [*map(str, sources), str(loader), str(work / "program.cpp"), "-o", str(program), "-ldl"]
+        built = [str(source), str(loader), str(work / "program.cpp"), "-o", str(program), "-ldl"]
         subprocess.run([compiler, "-std=c++17", "-O2", *include, *built], check=True)
         subprocess.run([program], check=False)
     return 0
 
 
-def _generate(work: Path, architecture: str) -> Sequence[Path]:
-    """Write the module's C++ to `work`; return its sources."""
+def _generate(work: Path, architecture: str) -> Path:
+    """Write the module's C++ to `work`; return its source."""
     (work / "device").mkdir()
     (work / "device" / "kernels.cu").write_text(SOURCE)
     (work / "pyproject.toml").write_text(_PYPROJECT.format(name=NAME, architecture=architecture))
@@ -221,7 +221,7 @@ def _generate(work: Path, architecture: str) -> Sequence[Path]:
     for name, content in module.files.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_bytes(content)
-    return [work / name for name in module.sources]
+    return work / module.source
 
 
 _LISTS = """\

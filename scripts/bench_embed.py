@@ -129,7 +129,7 @@ def _write_module(data: bytes, here: Path, embed: Embed) -> Path:
     for name, content in module.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_bytes(content)
-    return here / module.sources[0]
+    return here / module.source
 
 
 def _write_literal(data: bytes, here: Path) -> Path:

@@ -62,7 +62,7 @@ class CppLaunch:
         interface = Path(cuda_ext.__file__).parent / "include"
         include = (f"-I{directory / 'cpp' / 'include'}", f"-I{interface}")
         loader = interface / "cuda_ext" / "loader" / "loader.cpp"
-        sources = (loader, *(directory / "cpp" / name for name in (*rendered.sources, "loops.cpp")))
+        sources = (loader, *(directory / "cpp" / name for name in (rendered.source, "loops.cpp")))
         flags = ("-std=c++17", "-O2", "-shared", "-fPIC")
         subprocess.run([compiler, *flags, *include, *sources, "-o", library, "-ldl"], check=True)
         self._library: Any = ctypes.CDLL(str(library))

@@ -50,8 +50,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (package,) = build(write_project(root / "project", table, {"device/axpy.cu": AXPY})).values()
     module = write_cpp(package, root, jit=True)
     package.write(root / "package")
-    generated = (root / name for name in module.sources)
-    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", LOADER, ON_DEMAND, *generated
+    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", LOADER, ON_DEMAND, root / module.source
     where = f"-I{INCLUDE}", f"-I{root / 'include'}"
     compiled("-std=c++17", "-O1", *where, *sources, "-o", root / "program", "-ldl", "-pthread")
     return root / "program"

@@ -129,7 +129,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package = configured(build(write_project(root / "project", TABLE, files))["p.kernels"])
     module = write_cpp(package, root)
     (root / "program.cpp").write_text(PROGRAM)
-    sources = [root / name for name in ("program.cpp", *module.sources)]
+    sources = [root / name for name in ("program.cpp", module.source)]
     compile_cpp(f"-I{root / 'include'}", *sources, LOADER, "-o", root / "program", "-ldl", "-pthread")
     return root / "program"
 

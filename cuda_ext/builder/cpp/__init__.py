@@ -1,10 +1,10 @@
-"""A module in C++: its header and its sources."""
+"""A module in C++: its header and its source."""
 
 from __future__ import annotations
 
-__all__ = ["source_names"]
+__all__ = ["source_name"]
 
 
-def source_names(module: str) -> tuple[str, ...]:
-    """The sources of `module`."""
-    return (f"{module.rpartition('.')[2]}.cpp",)
+def source_name(module: str) -> str:
+    """The source of `module`."""
+    return f"{module.rpartition('.')[2]}.cpp"

@@ -1,6 +1,6 @@
-"""A module as C++: a header that declares its kernels, and sources with its images and device code.
+"""A module as C++: a header that declares its kernels, and a source with its images and device code.
 
-The header is for users and cheap to include. The sources are compiled once; they hold the manifest's content
+The header is for users and cheap to include. The source is compiled once; it holds the manifest's content
 as constants. No code of either runs before the first use of a kernel.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import cuda_ext
 from cuda_ext import __version__
 from cuda_ext import manifest as manifest_file
-from cuda_ext.builder.cpp import source_names
+from cuda_ext.builder.cpp import source_name
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.cpp.launched_kernels import launched_kernels, lowered_elsewhere
@@ -39,10 +39,10 @@ Embed = Literal["incbin", "literal"]
 
 
 class CppModule(NamedTuple):
-    """The files of a module in C++ by path; among them the ``header``, below ``include``, and ``sources``."""
+    """The files of a module in C++ by path; among them the ``header``, and the ``source``."""
 
     header: str
-    sources: tuple[str, ...]
+    source: str
     files: Mapping[str, bytes]
 
 
@@ -110,7 +110,7 @@ def render(
         "templates": list(_list_templates(manifest, texts)) if jit else [],
         "jit": jit,
     }
-    (source,) = sources_of = source_names(manifest.module)
+    source = source_name(manifest.module)
     names = ("interface.hpp", "compile.hpp") if jit or given.named else ("interface.hpp",)
     files = {
         f"include/{header.path}": _render("module.h.j2", context),
@@ -119,7 +119,7 @@ def render(
     }
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(embedded.values())}
-    return CppModule(f"include/{header.path}", sources_of, files)
+    return CppModule(f"include/{header.path}", source, files)
 
 
 def _render(template: str, context: Mapping[str, object]) -> bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import cuda_ext
 from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.builder.cpp import source_names
+from cuda_ext.builder.cpp import source_name
 from cuda_ext.builder.package.depfile import render_depfile
 from cuda_ext.builder.session import plan as plan_modules
 from cuda_ext.builder.sources.globs import find_headers
@@ -129,7 +129,7 @@ def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources,
-        "code": list(source_names(config.name)) if call.embed != "none" else [],
+        "code": [source_name(config.name)] if call.embed != "none" else [],
         "on_demand": ["ON"] if call.jit or config.settings.headers else [],
         "globs": [f"{fixed}/{pattern}" for pattern in patterns if "**" not in pattern],
         "recursive_globs": [f"{fixed}/{p.replace('**/', '')}" for p in patterns if "**" in p],
@@ -219,7 +219,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
             texts,
         )
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
-        byproducts |= {name for name in cpp.files if name.startswith("include/")}.union(cpp.sources)
+        byproducts |= {name for name in cpp.files if name.startswith("include/")} | {cpp.source}
     _write(directory, files)
     watched = {directory / name for name in files}
     if call.restores_byproducts:

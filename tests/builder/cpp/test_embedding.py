@@ -173,7 +173,7 @@ def test_a_program_holds_every_byte_aligned_and_terminated(embed, tmp_path):
     directory = tmp_path / "späße \"und\" 'mehr' $x %d \\n {1|2} ; #"
     module = write_cpp(package_of(files, texts), directory, embed)
     (directory / "main.cpp").write_text(READ_BACK)
-    sources = directory / "main.cpp", *(directory / name for name in module.sources), LOADER
+    sources = directory / "main.cpp", directory / module.source, LOADER
     compile_cpp(f"-I{directory / 'include'}", *sources, "-o", tmp_path / "program", "-ldl")
     found = tmp_path / "found"
     found.mkdir()
@@ -198,7 +198,7 @@ def test_one_static_library_in_two_shared_ones_with_link_time_optimisation(tmp_p
     module = write_cpp(package, tmp_path, "incbin")
     flags = ("-O0", "-fPIC", "-flto", f"-I{tmp_path / 'include'}")
     objects = []
-    for source in (*(tmp_path / name for name in module.sources), LOADER):
+    for source in (tmp_path / module.source, LOADER):
         objects.append(tmp_path / f"{source.stem}.o")
         compile_cpp(*flags, "-c", source, "-o", objects[-1])
     subprocess.run(["gcc-ar", "rcs", tmp_path / "libkernels.a", *objects], check=True)

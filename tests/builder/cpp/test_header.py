@@ -57,7 +57,7 @@ def header(package: Package) -> str:
 
 def source(package: Package, include_dirs: Sequence[str] = ()) -> str:
     made = render(package, include_dirs=include_dirs)
-    return made.files[made.sources[0]].decode()
+    return made.files[made.source].decode()
 
 
 def packaged(made: Manifest, files: dict[str, bytes], texts: dict[str, bytes] | None = None) -> Package:
@@ -97,7 +97,7 @@ def test_files_lie_where_includes_and_build_tools_look_for_them():
         *(f"include/sample/kernels/{name}" for name in interface),
     }
     assert made.header == "include/sample/kernels.h"
-    assert made.sources == ("kernels.cpp",)
+    assert made.source == "kernels.cpp"
     literals = {f"kernels.{i}.inc" for i in range(len(FILES) + len(TEXTS))}
     assert set(render(WHOLE, "literal").files) == {*made.files, *literals}
     assert set(render(package_of(name="alone")).files) == {
@@ -118,7 +118,7 @@ def test_the_same_package_gives_the_same_bytes(embed):
 def test_the_source_changes_with_its_content(embed, name):
     changed = Package(WHOLE.name, {**WHOLE.files, name: WHOLE.files[name][:-1] + b"x"})
     before, after = render(WHOLE, embed), render(changed, embed)
-    assert after.files[after.sources[0]] != before.files[before.sources[0]]
+    assert after.files[after.source] != before.files[before.source]
     assert after.files[after.header] == before.files[before.header]
 
 
@@ -478,7 +478,7 @@ def test_an_overload_of_exactly_these_types_is_preferred(tmp_path):
     made = write_cpp(package, tmp_path)
     program = tmp_path / "program"
     include = f"-I{tmp_path / 'include'}"
-    sources = CPP / "header_overloads.cpp", tmp_path / made.sources[0], LOADER
+    sources = CPP / "header_overloads.cpp", tmp_path / made.source, LOADER
     compile_cpp(include, *sources, "-o", program, "-ldl")
     environment = {"LD_LIBRARY_PATH": ""}
     output = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
@@ -497,7 +497,7 @@ def test_modules_of_two_versions_coexist_without_visible_symbols(tmp_path):
         package = package_of(kernel("axpy<float>", parameter), kernel("plain"), name=f"{name}.kernels")
         made = write_cpp(package, tmp_path / name)
         copy = shutil.copytree(INCLUDE / "cuda_ext", tmp_path / name / "copy")
-        sources += [tmp_path / name / made.sources[0], copy / "loader" / LOADER.name]
+        sources += [tmp_path / name / made.source, copy / "loader" / LOADER.name]
     for file in (tmp_path / "two").rglob("*.[hc]*"):
         file.write_text(file.read_text(encoding="utf-8").replace(ABI, "v9_9_9"), encoding="utf-8")
     includes = [f"-I{tmp_path / name / 'include'}" for name in ("one", "two")]
@@ -523,7 +523,7 @@ def test_modules_of_two_versions_coexist_without_visible_symbols(tmp_path):
 @pytest.mark.host_compiler
 def test_nothing_runs_before_main(tmp_path):
     made = write_cpp(WHOLE, tmp_path, "literal")
-    compile_cpp("-O0", "-S", tmp_path / made.sources[0], "-o", tmp_path / "kernels.s")
+    compile_cpp("-O0", "-S", tmp_path / made.source, "-o", tmp_path / "kernels.s")
     assembly = (tmp_path / "kernels.s").read_text()
     assert "_GLOBAL__sub_I" not in assembly
     assert "init_array" not in assembly
