@@ -21,6 +21,7 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import input_digests
 from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.ownership import foreign, is_generated
 from tests.fixtures import command_line
 from tests.fixtures.environments import NO_CACHE, Environment, run, uv
@@ -65,12 +66,17 @@ def install(root: Path, **environ: str) -> Path:
     return list(places.values())[-1]
 
 
+def environment(root: Path) -> dict[str, str]:
+    """That of an interpreter which finds the project in `root`."""
+    path = os.pathsep.join([str(root / "src"), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
+
+
 def python(root: Path, script: str = NAMES, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `script` in a new interpreter that finds the project in `root`."""
-    path = os.pathsep.join([str(root / "src"), str(ROOT)])
     return subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error", **environ},
+        env=environment(root) | environ,
         capture_output=True,
         text=True,
         timeout=300,
@@ -237,12 +243,30 @@ def test_of_several_processes_one_compiles_and_all_see_the_same(project: Path) -
     assert len([message for _, message in results if message]) == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="sees processes wait by an event of fcntl")
 def test_a_failed_compilation_is_not_repeated_by_other_processes(project: Path) -> None:
     replace(project / "device/fill.cu", "value;", "valeu;")
-    with ThreadPoolExecutor() as threads:
-        results = list(threads.map(lambda _: python(project), range(2)))
-    assert all('identifier "valeu" is undefined' in done.stderr for done in results)
-    assert len([done for done in results if "sm_90 failed" in done.stderr]) == 1
+    says = (
+        "import sys; sys.addaudithook(lambda event, _: event == 'fcntl.flock' and print('waits', flush=True))"
+    )
+    command = [sys.executable, "-c", f"{says}; {NAMES}"]
+    with lock(project / "pyproject.toml"):
+        processes = [
+            subprocess.Popen(
+                command,
+                env=environment(project),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout
+            assert process.stdout.readline() == "waits\n"
+    errors = [process.communicate(timeout=300)[1] for process in processes]
+    assert all('identifier "valeu" is undefined' in error for error in errors)
+    assert len([error for error in errors if "sm_90 failed" in error]) == 1
     assert "sm_90 failed" in python(project).stderr  # a later one does
 
 
