@@ -46,16 +46,11 @@ class Timings:
         self._known: Mapping[str, float] | None = None
         self._measured: dict[str, float] = {}
 
-    def known(self, module: str, job: Job) -> float | None:
-        """The seconds that `job` took, if it was ever done."""
+    def expected(self, module: str, job: Job) -> float:
+        """The seconds that `job` took, or will take, as an estimate."""
         if self._known is None:
             self._known = read_record(self._store, self._key, _Entry()).seconds
-        return self._known.get(f"{module} {job}")
-
-    def expected(self, module: str, job: Job) -> float:
-        """The seconds that `job` will take, as an estimate."""
-        known = self.known(module, job)
-        if known is not None:
+        if (known := self._known.get(f"{module} {job}")) is not None:
             return known
         if isinstance(job, LinkJob):
             return _JOB + _LINKED_BYTE * sum(len(i.data) for i in job.inputs)
