@@ -99,7 +99,7 @@ def render(
         "prefix": prefix,
         "embedded": embedded,
         "units": [_unit(unit, manifest) for unit in manifest.units],
-        "kernels": [(each, each.exceptions) for each in launched],
+        "kernels": launched,
         "variants": [variants for variants in manifest.variants if not variants.specialised],
         "symbols": [(symbol, lowered_elsewhere(symbol, manifest)) for symbol in manifest.symbols],
         "sources": {name: text for name, text in text_names.items() if name in compiled},
