@@ -188,9 +188,9 @@ def main() -> int:
         cuda = [f"-isystem{directory}" for directory in others]
         rows = []
         for title, text in _FILES.items():
-            source = work / "file.cpp"
-            source.write_text(text)
-            command = [compiler, "-std=c++17", "-O2", *include, *cuda, str(source)]
+            file = work / "file.cpp"
+            file.write_text(text)
+            command = [compiler, "-std=c++17", "-O2", *include, *cuda, str(file)]
             try:
                 rows.append((title, *_measure(command, work / "file.o")))
             except subprocess.CalledProcessError:
