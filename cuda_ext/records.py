@@ -36,7 +36,7 @@ else:
         """One of several texts."""
 
         def __class_getitem__(cls, texts):
-            return Annotated[str, texts]
+            return Annotated[str, texts if isinstance(texts, tuple) else (texts,)]
 
     class _NamedTupleType(type):
         def __new__(cls, name, bases, members):
@@ -50,7 +50,7 @@ else:
     class NamedTuple(tuple, metaclass=_NamedTupleType):
         """What :class:`typing.NamedTuple` is."""
 
-        def __new__(cls, *values, **named):
+        def __new__(cls, /, *values, **named):
             further = cls._fields[len(values) :]
             known = cls._field_defaults | named
             if len(values) > len(cls._fields) or not named.keys() <= set(further) <= known.keys():
@@ -71,6 +71,8 @@ else:
 
         def _replace(self, **named):
             return type(self)(**{**self._asdict(), **named})
+
+        __replace__ = _replace
 
 
 __all__ = [

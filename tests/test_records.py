@@ -66,6 +66,7 @@ def test_a_record_is_immutable_has_properties_and_is_pickled():
     point = Point(3, "a")
     assert pickle.loads(pickle.dumps(point)) == point
     assert point.title == "a: 3"
+    assert point.__replace__(x=4) == Point(4, "a")  # what copy.replace calls, since Python 3.13
     with pytest.raises(AttributeError):
         point.x = 4
 
@@ -79,4 +80,5 @@ def test_annotations_are_evaluated_by_the_standard_library_too():
 
 def test_a_literal_has_its_texts():
     assert records.choices(Compression) == ("none", "speed", "balance", "size")
+    assert records.choices(records.Literal["one"]) == ("one",)
     assert records.choices(ImageKind) == ("cubin", "ptx", "ltoir", "tileir")
