@@ -150,10 +150,14 @@ class _Lines(Progress):
         self._show(text)
 
     def close(self) -> None:
+        if self._end() and self._total and self._held is None:
+            self._show(self._summary())
+
+    def _end(self) -> bool:
+        """Note that the build has ended; return whether that is new."""
         with self._lock:
             is_closed, self._is_closed = self._is_closed, True
-        if not is_closed and self._total and self._held is None:
-            self._show(self._summary())
+        return not is_closed
 
     def _reveal(self) -> None:
         """Show the notes that were held back."""
@@ -207,10 +211,11 @@ class _Live(_Lines):
         if ending == "failed":
             self._show(f"failed: {job} after {format_seconds(seconds)}", "red")
 
-    def close(self) -> None:
+    def _end(self) -> bool:
+        is_new = super()._end()  # first: jobs that still begin must not draw again
         atexit.unregister(self._at_exit)
         self._live.stop()
-        super().close()
+        return is_new
 
     def _reveal(self) -> None:
         super()._reveal()

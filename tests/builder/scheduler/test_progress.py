@@ -257,6 +257,24 @@ def test_control_c_restores_the_terminal():
     assert "4 compilations: 1 from the cache, 3 not done, in " in without_colours(output)
 
 
+def test_jobs_that_begin_while_a_build_ends_draw_nothing(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    progress = progress_for(Terminal(), print)
+    progress.plan(1)
+    live = progress._live
+    stop = live.stop
+
+    def stop_early():
+        stop()
+        progress.started("a")
+
+    monkeypatch.setattr(live, "stop", stop_early)
+    progress.close()
+    assert not live.is_started
+
+
 def test_long_names_stay_on_their_line():
     name = "device/" + "very_" * 60 + "späße.cu sm_90"
     middle = f"progress.started({name!r}); sys.stdin.readline()"
