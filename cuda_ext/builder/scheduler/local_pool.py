@@ -216,7 +216,7 @@ class WorkerPool(Executor):
 
         Only the first uses precompiled headers.
         """
-        death = ""
+        exit_code = 0
         for _ in range(2):
             child = self._worker(number)
             requests, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
@@ -231,7 +231,7 @@ class WorkerPool(Executor):
             with self._lock:
                 if self._has_ended:
                     raise _cancelled()
-                death = _describe(process.end(self._processes.pop(number)))
+                exit_code = process.end(self._processes.pop(number))
             if expired.is_set():
                 raise too_slow(str(task), self._limit)
             if task.precompiles:
@@ -243,17 +243,19 @@ class WorkerPool(Executor):
             raise BuildError(
                 "is full", where=temporary, remedy="free some space, or set TMPDIR to a directory with more"
             )
+        is_killed = exit_code < 0
+        death = f"was ended by signal {-exit_code}" if is_killed else f"ended with exit code {exit_code}"
         if len(self._fatal) > 2:
             sources = ", ".join(sorted(self._fatal))
             raise BuildError(
                 f"the processes that compile end at once ({death}), whatever the source ({sources})",
                 remedy=f"if there is too little memory for {self._count} of them, set MAX_JOBS to fewer",
             )
-        by_system = "if there is too little memory, set MAX_JOBS to fewer"
+        memory = "if there is too little memory, set MAX_JOBS to fewer"
         raise CompilationError(
             f"the compiler's process {death}, twice",
             where=str(task),
-            remedy=by_system if "signal" in death else "see what it wrote, and whether the source ends it",
+            remedy=memory if is_killed else "see what it wrote, and whether the source ends it",
         )
 
     def _worker(self, number: int) -> process.Child:
@@ -274,7 +276,3 @@ class WorkerPool(Executor):
 
 def _cancelled() -> BuildError:
     return BuildError("the build was interrupted", remedy="start it again, and it continues from there")
-
-
-def _describe(exit_code: int) -> str:
-    return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
