@@ -13,6 +13,8 @@ __all__ = ["FIRST_LINE", "lowered_names", "with_instantiations", "with_probes", 
 
 FIRST_LINE = 2  # of a name expression in the file __nv_name_map, behind a declaration
 _TABLE, _LOWERED = "cuda_ext_name_map", "_Z17cuda_ext_name_mapILi0EEvPVPv"
+# Probes of types of an anonymous namespace have internal linkage, which is in their names.
+_LOWERED_PROBES = r"_ZN(?:\d+_INTERNAL_\w+?)?14cuda_ext_probe\w+"
 # Device code cannot refer to kernels that are not defined, nor to such functions if their types are of an
 # anonymous namespace.
 _DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void probe() {}")
@@ -50,5 +52,5 @@ def lowered_names(text: bytes) -> tuple[str, ...]:
 
 def without_probes(text: bytes) -> bytes:
     """The PTX without the table of names and probes, and the file of its line numbers."""
-    text = ptx.without_functions(text, rf"{_LOWERED}|_ZN14cuda_ext_probe\w+".encode())
+    text = ptx.without_functions(text, rf"{_LOWERED}|{_LOWERED_PROBES}".encode())
     return re.sub(rb'(?m)^[ \t]*\.file[ \t]+\d+ "[^"\n]*/__nv_name_map".*\n', b"", text)
