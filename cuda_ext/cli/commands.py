@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import click
 
 from cuda_ext.cli.terminal import Output
-from cuda_ext.errors import describe_error
+from cuda_ext.errors import describe_error, did_you_mean
 
 __all__ = ["commands"]
 
@@ -54,6 +54,13 @@ class _Commands(click.Group):
         if name == "cmake-dir":  # a plain function, which also works without click
             return click.command(name, epilog=_CMAKE)(command)
         return cast("click.Command", command)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and (remedy := did_you_mean(args[0], _COMMANDS)):
+            context.fail(f"No such command {args[0]!r}; {remedy}")
+        return super().resolve_command(context, args)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:

@@ -40,6 +40,12 @@ def test_the_versions_of_all_that_matters_are_told() -> None:
     assert platform.python_version() in versions["Python"]
 
 
+def test_a_misspelt_command_is_corrected() -> None:
+    status, output, errors = run("bild", "--help")
+    assert (status, output) == (2, "")
+    assert errors.endswith("No such command 'bild'; did you mean 'build'?\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
