@@ -432,7 +432,14 @@ def test_a_module_has_an_instantiation_for_its_architectures(tmp_path: Path) -> 
 
 def test_a_source_without_instantiations_is_refused(tmp_path: Path) -> None:
     table = TABLE.partition("[[tool")[0]
-    assert "nothing instantiates a function of this source" in refusal(write_project(tmp_path, table, FILES))
+    answer = refusal(write_project(tmp_path, table, FILES))
+    assert "nothing instantiates a function of this source, which has scale" in answer
+
+
+def test_a_source_without_kernels_is_refused(tmp_path: Path) -> None:
+    files = FILES | {"device/scale.py": "def next_power(n):\n    return 1 << n.bit_length()\n"}
+    answer = refusal(write_project(tmp_path, TABLE.format(text=TEXT), files))
+    assert "device/scale.py: has no kernel: no function has a decorator of Triton or cuTile" in answer
 
 
 def test_instantiations_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -25,9 +25,16 @@ _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
 def front_end_of(name: str, source: bytes) -> SourceKind:
     """The front-end of the Python file `name`, by the decorators of its functions; Triton if none shows it.
 
-    Raises :class:`BuildError` for functions of several.
+    Raises :class:`BuildError` for a file without decorated functions, or with those of several front-ends.
     """
-    decorators = [each for function in find_functions(source) for each in function.decorators]
+    functions = tuple(find_functions(source))
+    if not functions:
+        raise BuildError(
+            "has no kernel: no function has a decorator of Triton or cuTile",
+            where=name,
+            remedy="name only files with kernels under sources; what they import is found",
+        )
+    decorators = [each for function in functions for each in function.decorators]
     kinds = [k for k, module in _MODULES.items() if any(each.startswith(module) for each in decorators)]
     if len(kinds) > 1:
         raise BuildError(
@@ -83,8 +90,9 @@ def one_for_each_instantiation(
     Raises :class:`ConfigError` if there is no instantiation.
     """
     if not unit.instantiate:
+        names = ", ".join(function.name for function in find_functions(unit.source))
         raise ConfigError(
-            "nothing instantiates a function of this source",
+            f"nothing instantiates a function of this source, which has {names}",
             where=unit.name,
             remedy="name the types of its parameters under instantiate, in an override for it",
         )
