@@ -773,10 +773,9 @@ def test_int64_is_another_type_under_nvrtc(nvcc, nvrtc):
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
-def test_probes_of_types_with_internal_linkage_leave_no_trace(nvcc, architecture):
+def test_probes_of_types_with_internal_linkage_leave_no_trace(nvcc):
     source = "namespace { struct S { int n; double d; }; __global__ void k(S s, int* x) { *x = s.n; } }"
-    image = compiled(nvcc, unit(source), architecture)
+    image = compiled(nvcc, unit(source), COMPUTE_90)
     assert parameters(image.signatures, "k") == ["S s", "int* x"]
     assert b"cuda_ext_probe" not in image.data
 
