@@ -18,7 +18,7 @@ def flatten_tuples(
 ) -> tuple[list[Any], dict[str, Any]] | None:
     """Replace tuples by their items, where one of `kernels` has ``xs_0``, ``xs_1`` for a tuple ``xs``.
 
-    Return ``None`` where there is none.
+    Return ``None`` where there is none. Raises :class:`ArgumentError` for what is given twice.
     """
     if not any(isinstance(value, tuple) for value in (*arguments, *named.values())):
         return None
@@ -40,6 +40,8 @@ def flatten_tuples(
         if isinstance(value, tuple) and any(_is_first(n, name) for each in names for n in each):
             for number, item in enumerate(value):
                 add_named(f"{name}_{number}", item)
+        elif name in flat_named:
+            raise ArgumentError("is given twice", where=f"argument {name!r}")
         else:
             flat_named[name] = value
 

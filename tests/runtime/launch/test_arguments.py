@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
+from cuda_ext.runtime.launch.python_arguments import flatten_tuples
 from tests.fixtures.loader import (
     AXPY,
     signature,
@@ -272,3 +274,14 @@ def test_element_types_are_known_by_their_dtypes() -> None:
     assert accepted_dtypes("double2") == ("complex128", "float64")
     assert accepted_dtypes("int[4][4]") == ("int32",)
     assert accepted_dtypes("void") == accepted_dtypes("Particle") == ()
+
+
+def test_tuples_are_given_once() -> None:
+    names = "xs_0_0", "xs_0_1", "xs_1"
+    parameters = tuple(Parameter(name, "int", "integer", 4, 0) for name in names)
+    kernels = [Kernel("nest", "nest", 0, parameters)]
+    assert flatten_tuples(kernels, (((1, 2), 3),), {}) == ([1, 2, 3], {})
+    assert flatten_tuples(kernels, (), {"xs_0": (1, 2)}) == ([], {"xs_0_0": 1, "xs_0_1": 2})
+    for wrong in ({"xs_1": 4}, {"xs_0": (4, 5)}):
+        with pytest.raises(ArgumentError, match="is given twice"):
+            flatten_tuples(kernels, (), {"xs": ((1, 2), 3), **wrong})
