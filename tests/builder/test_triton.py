@@ -9,7 +9,7 @@ import pytest
 
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
@@ -412,7 +412,7 @@ def test_what_triton_refuses_is_answered(old: str, new: str, answer: str) -> Non
     headers = {"device/common.py": COMMON.format(factor=2).encode()}
     text = ONE.replace(old, new)
     unit = TranslationUnit("device/scale.py", SCALE.encode(), "triton", headers, instantiate=(text,))
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(CompilationError) as caught:
         Triton().compile(unit, (Architecture.parse("sm_90a"),))
     assert str(caught.value).startswith("device/scale.py: scale")
     assert answer in str(caught.value)

@@ -10,7 +10,7 @@ from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMOR
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.fields import FixedLaunch
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
@@ -79,9 +79,15 @@ def describe_images(
 def describe_image(
     architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
 ) -> CompiledImage:
-    """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel."""
+    """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel.
+
+    Raises :class:`CompilationError`.
+    """
     image = read_image(architecture, data)
-    (image,), signatures = describe_images([image], image.signatures, [description], unit.name)
+    try:
+        (image,), signatures = describe_images([image], image.signatures, [description], unit.name)
+    except BuildError as error:  # of this source: others are compiled
+        raise CompilationError(error.problem, where=error.where, remedy=error.remedy) from None
     return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
 
 
