@@ -273,6 +273,13 @@ def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoun
     """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
     module = library.manifest.module
     plain = plain_name(name)
+    if alike := _kernels_with_arguments(library, name):
+        arguments = alike[0][len(plain) + 1 :].rpartition(">")[0]
+        return KernelNotFoundError(
+            f"no kernel is called {name}; with these arguments were built: {_join(alike)}",
+            where=module,
+            remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
+        )
     if line := _line_of_function(library, name):
         built = _join(each for each, _ in library.named if plain_name(each) == plain)
         return KernelNotFoundError(
@@ -297,6 +304,24 @@ def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoun
         f"{module} has no kernel or symbol {name!r}",
         remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
     )
+
+
+def _kernels_with_arguments(library: Library, name: str) -> list[str]:
+    """The kernels of a template, or a Python function, that have the arguments of `name` among others.
+
+    Those are in the order of `name`, which may leave out what stands in front of a value: ``BLOCK=``.
+    """
+    from cuda_ext.compiler.name_expressions import split_arguments  # not needed for what was built
+
+    def arguments(expression: str) -> list[str]:
+        return [*split_arguments(expression.partition("<")[2].rpartition(">")[0])]
+
+    def holds(built: str) -> bool:
+        rest = iter(arguments(built))
+        return all(any(given in (each, each.partition("=")[2]) for each in rest) for given in arguments(name))
+
+    built = [each for each, _ in library.named if "<" in each and plain_name(each) == plain_name(name)]
+    return [each for each in built if holds(each)] if name.endswith(">") else []
 
 
 def _line_of_function(library: Library, name: str) -> str:

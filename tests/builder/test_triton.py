@@ -106,6 +106,8 @@ def test_a_function_is_launched_as_in_triton(
     caught(kernels.scale, y, x, 60, 2.0, BLOCK=256, grid=3)
     caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, BLOCK=256, grid=3)
     caught(lambda: kernels.scale["fp64, BLOCK=64"])
+    caught(lambda: kernels.scale["fp32"])
+    caught(lambda: kernels.scale["fp32", 128])
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     signature = "(float* out, const float* x, int n, float factor)"
@@ -117,6 +119,12 @@ def test_a_function_is_launched_as_in_triton(
         "KernelNotFoundError: p.kernels: scale<fp64, BLOCK=64> was not built ahead; built: scale<fp16, "
         f'BLOCK=128>, scale<fp32, BLOCK=128>; add "{TEXT.format(T="fp64", B=64)}" to `instantiate` and build '
         "again",
+        *(
+            f"KernelNotFoundError: p.kernels: no kernel is called scale<{short}>; with these arguments were "
+            "built: scale<fp32, BLOCK=128>; choose one with all its arguments, as in "
+            'scale["fp32, BLOCK=128"]'
+            for short in ("fp32", "fp32, 128")
+        ),
     ]
     assert len(done.launches) == 7
     for launch in done.launches:

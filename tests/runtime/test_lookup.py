@@ -153,6 +153,27 @@ def test_errors_of_missing_instantiations_list_those_that_were_built(kernels: An
         kernels["ov(double)"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "alike"),
+    [
+        ("float", "step<float, 256>, step<float, 512>; choose one with all its arguments, as in "),
+        (512, "step<float, 512>; choose one with all its arguments, as in "),
+    ],
+)
+def test_some_of_the_arguments_are_answered_with_the_kernels_that_have_them(
+    arguments: str | int, alike: str
+) -> None:
+    expressions = ("step<double, 256>", "step<float, 256>", "step<float, 512>")
+    instances = tuple(AXPY._replace(expression=each) for each in expressions)
+    kernels = module_from(SAMPLE._replace(kernels=instances), FILES.__getitem__)
+    with pytest.raises(KernelNotFoundError) as raised:
+        kernels.step[arguments]
+    assert str(raised.value).startswith(
+        f"sample.kernels: no kernel is called step<{arguments}>; with these arguments were built: {alike}"
+        'step["float, '
+    )
+
+
 def test_a_long_list_is_cut() -> None:
     many = tuple(AXPY._replace(expression=f"k{i}") for i in range(500))
     kernels = module_from(SAMPLE._replace(kernels=many, symbols=()), FILES.__getitem__)
