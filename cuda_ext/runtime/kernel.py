@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch.torch_op import OperatorLaunch
     from cuda_ext.runtime.loaded_library import Library
 
-__all__ = ["Documentation", "Kernel"]
+__all__ = ["Documentation", "Kernel", "advise_keywords"]
 
 # More threads in a block, and more bytes of shared memory, than any GPU has.
 _MANY = 1 << 30
@@ -102,8 +102,15 @@ class Kernel(FastLaunch):
                 return self(*arguments, **keywords)
         from cuda_ext.runtime.launch.arguments import describe_value
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
-        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, is_constant, name_arguments
+        from cuda_ext.runtime.launch.python_arguments import (
+            flatten_tuples,
+            is_constant,
+            name_arguments,
+            refuse_compiled_options,
+        )
 
+        if self._is_fixed:
+            refuse_compiled_options([self._kernel], keywords)
         if flat := flatten_tuples([self._kernel], arguments, keywords):
             return self(*flat[0], **flat[1])
         if by_name := name_arguments([self._kernel], arguments, keywords):
@@ -144,7 +151,7 @@ class Kernel(FastLaunch):
             return False
         return True
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # brackets are an error, to type checkers too
 
         def __call__(
             self,
@@ -161,6 +168,17 @@ class Kernel(FastLaunch):
             stream: Stream | None = None,
             **named: Any,
         ) -> Any: ...
+
+    else:
+        __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
+
+        def __getitem__(self, launch: Any, /) -> Any:
+            if isinstance(launch, str):
+                raise ArgumentError(f"{self.expression} is not a template")
+            raise ArgumentError(
+                f"{self.expression} takes no launch configuration in brackets",
+                remedy=advise_keywords(launch, self._is_fixed),
+            )
 
     @property
     def expression(self) -> str:
@@ -270,6 +288,17 @@ class Kernel(FastLaunch):
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
+
+
+def advise_keywords(launch: object, is_fixed: bool) -> str:
+    """The keywords for `launch`, which Triton and Numba put in brackets: ``k[grid](x)``, ``k[1, 256](x)``.
+
+    If the image of the kernel `is_fixed`, all of it is the grid, as in Triton.
+    """
+    grid, *block = launch if isinstance(launch, tuple) and launch and not is_fixed else (launch,)
+    extents = getattr(grid, "__name__", repr(grid)).replace("<lambda>", "lambda named: ...")
+    keywords = f"grid={extents}" if is_fixed else f"grid={extents}, block={block[0] if block else '...'}"
+    return f"give the launch as keywords of the call, {keywords}"
 
 
 def _device(ordinal: SupportsIndex | None) -> Device:

@@ -16,7 +16,7 @@ from cuda_ext.errors import (
 )
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
-from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.kernel import Kernel, advise_keywords
 from cuda_ext.runtime.launch.fast_launch import Overloads
 from cuda_ext.runtime.loaded_library import Library
 
@@ -105,7 +105,17 @@ class KernelTemplate(Overloads, Namespace):
             return self.__items__[arguments]  # type: ignore[index]
         except (KeyError, TypeError):  # not looked up before, or not a string
             pass
-        kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
+        try:
+            kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
+        except (KernelNotFoundError, TypeError):
+            if _is_launch(self, arguments):
+                is_fixed = any(kernel._is_fixed for kernel in self.__kernels__)
+                raise KernelNotFoundError(
+                    "brackets choose a kernel by its template arguments",
+                    where=self.__qualified__,
+                    remedy=advise_keywords(arguments, is_fixed),
+                ) from None
+            raise
         if isinstance(arguments, str):
             self.__items__[arguments] = kernel
         return kernel
@@ -137,10 +147,16 @@ class KernelTemplate(Overloads, Namespace):
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
         # Not for known types.
-        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, name_arguments
+        from cuda_ext.runtime.launch.python_arguments import (
+            flatten_tuples,
+            name_arguments,
+            refuse_compiled_options,
+        )
         from cuda_ext.runtime.overloads import choose_by_constants, choose_overload, choosing_keywords
 
         known = [each._kernel for each in kernels]
+        if any(each._is_fixed for each in kernels):
+            refuse_compiled_options(known, keywords)
         if flat := flatten_tuples(known, arguments, keywords):
             return self(*flat[0], **flat[1])
         if by_name := name_arguments(known, arguments, keywords):
@@ -167,6 +183,15 @@ def _expression(template: KernelTemplate, arguments: TemplateArguments) -> str:
     each = arguments if isinstance(arguments, tuple) else (arguments,)
     text = ", ".join(map(_spell, each))
     return template.__qualified__ + (text if text.startswith("(") else f"<{text}>")
+
+
+def _is_launch(template: KernelTemplate, arguments: object) -> bool:
+    """Whether brackets hold what can only be a grid: a function, tuples, or numbers where types belong."""
+    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    if not isinstance(first, int):
+        return isinstance(first, tuple) or (callable(first) and not isinstance(first, type))
+    built = [kernel.expression.partition("<")[2].lstrip("-") for kernel in template.__kernels__]
+    return bool(built) and not any(each[:1].isdigit() for each in built)
 
 
 def _spell(argument: str | int) -> str:

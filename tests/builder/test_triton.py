@@ -108,6 +108,9 @@ def test_a_function_is_launched_as_in_triton(
     caught(lambda: kernels.scale["fp64, BLOCK=64"])
     caught(lambda: kernels.scale["fp32"])
     caught(lambda: kernels.scale["fp32", 128])
+    caught(lambda: kernels.scale[(4,)])
+    caught(kernels.scale, y, x, 60, 2.0, grid=3, num_warps=4)
+    caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, grid=3, num_warps=4)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     signature = "(float* out, const float* x, int n, float factor)"
@@ -125,6 +128,13 @@ def test_a_function_is_launched_as_in_triton(
             'scale["fp32, BLOCK=128"]'
             for short in ("fp32", "fp32, 128")
         ),
+        "KernelNotFoundError: scale: brackets choose a kernel by its template arguments; give the launch as "
+        "keywords of the call, grid=(4,)",
+        *[
+            "ArgumentError: argument 'num_warps': was fixed when the kernel was compiled; give it in "
+            "`instantiate`, as in num_warps=4"
+        ]
+        * 2,
     ]
     assert len(done.launches) == 7
     for launch in done.launches:

@@ -157,11 +157,11 @@ def test_errors_of_missing_instantiations_list_those_that_were_built(kernels: An
     ("arguments", "alike"),
     [
         ("float", "step<float, 256>, step<float, 512>; choose one with all its arguments, as in "),
-        (512, "step<float, 512>; choose one with all its arguments, as in "),
+        ("512", "step<float, 512>; choose one with all its arguments, as in "),
     ],
 )
 def test_some_of_the_arguments_are_answered_with_the_kernels_that_have_them(
-    arguments: str | int, alike: str
+    arguments: str, alike: str
 ) -> None:
     expressions = ("step<double, 256>", "step<float, 256>", "step<float, 512>")
     instances = tuple(AXPY._replace(expression=each) for each in expressions)
@@ -172,6 +172,30 @@ def test_some_of_the_arguments_are_answered_with_the_kernels_that_have_them(
         f"sample.kernels: no kernel is called step<{arguments}>; with these arguments were built: {alike}"
         'step["float, '
     )
+
+
+@pytest.mark.parametrize(
+    ("launch", "keywords"),
+    [
+        ((1, 256), "grid=1, block=256"),
+        (((2, 3), (16, 16)), "grid=(2, 3), block=(16, 16)"),
+        (4, "grid=4, block=..."),
+        (lambda _: (4,), "grid=lambda named: ..., block=..."),
+    ],
+)
+def test_a_launch_in_brackets_is_answered_with_its_keywords(kernels: Any, launch: Any, keywords: str) -> None:
+    for kernel, error in (
+        (kernels.axpy, KernelNotFoundError),
+        (kernels.ov, KernelNotFoundError),
+        (kernels.plain, ArgumentError),
+    ):
+        with pytest.raises(error) as raised:
+            kernel[launch]
+        assert str(raised.value).endswith(f"; give the launch as keywords of the call, {keywords}")
+    with pytest.raises(ArgumentError, match=r"^plain is not a template$"):
+        kernels.plain["float"]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(kernels.plain)
 
 
 def test_a_long_list_is_cut() -> None:

@@ -10,7 +10,10 @@ from typing import Any
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 
-__all__ = ["constant_values", "flatten_tuples", "is_constant", "name_arguments"]
+__all__ = ["constant_values", "flatten_tuples", "is_constant", "name_arguments", "refuse_compiled_options"]
+
+# What Triton takes in a launch.
+_COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 
 
 def flatten_tuples(
@@ -72,6 +75,19 @@ def name_arguments(
                 raise ArgumentError("is given twice", where=f"argument {min(repeated)!r}")
             return {**by_position, **named}
     return None
+
+
+def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any]) -> None:
+    """Raise :class:`ArgumentError` for an option of a compiler in `named`, which fixed it in `kernels`."""
+    options = _COMPILED & named.keys()
+    for kernel in kernels:
+        options -= {*kernel.order, *kernel.constants, *(parameter.name for parameter in kernel.parameters)}
+    for option in sorted(options):
+        raise ArgumentError(
+            "was fixed when the kernel was compiled",
+            where=f"argument {option!r}",
+            remedy=f"give it in `instantiate`, as in {option}={named[option]!r}",
+        )
 
 
 def is_constant(value: object, text: str) -> bool:
