@@ -176,11 +176,18 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
 
 def join_errors(errors: Iterable[BuildError]) -> str:
     """The texts of `errors`: one of those in which a source was refused for the same reasons."""
-    texts: dict[object, str] = {}
+    texts: dict[object, list[str]] = {}
     for error in errors:
         reasons = error.reasons if isinstance(error, CompilationError) else ()
-        texts.setdefault(reasons or str(error), str(error))
-    return "\n\n".join(texts.values())
+        alike = texts.setdefault(reasons or str(error), [])
+        if str(error) not in alike:
+            alike.append(str(error))
+    return "\n\n".join(map(_first_of, texts.values()))
+
+
+def _first_of(texts: list[str]) -> str:
+    first, *others = texts
+    return f"{first}\n(other instantiations with this error: {len(others)})" if others else first
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

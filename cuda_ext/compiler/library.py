@@ -9,7 +9,7 @@ links. :func:`library_images` checks the products and puts them together;
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cuda_ext.compiler import ready_made
@@ -269,9 +269,17 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
             succeeded.append(outcome)
     if failed:
         error = CompilationError("\n\n".join(_failure(text, jobs) for text, jobs in failed.items()))
-        error.reasons = (jobs[0].name, *failed)
+        # Kernels of a function in Python are units of their own, with their instantiations in the texts.
+        own = [text for unit in jobs[0].units if unit.kind in PYTHON for text in unit.instantiate]
+        error.reasons = (jobs[0].name, *(_without(text, own) for text in failed))
         raise error
     return succeeded
+
+
+def _without(text: str, parts: Iterable[str]) -> str:
+    for part in parts:
+        text = text.replace(part, "")
+    return text
 
 
 def _failure(text: str, jobs: Sequence[Job]) -> str:

@@ -436,6 +436,20 @@ def test_what_triton_refuses_is_answered(old: str, new: str, answer: str) -> Non
     assert answer in str(caught.value)
 
 
+def test_a_mistake_has_the_line_of_its_file(tmp_path: Path) -> None:
+    answer = refusal(
+        write_project(
+            tmp_path,
+            TABLE.format(text=TEXT),
+            {**FILES, "device/common.py": COMMON.format(factor="factr")},
+        )
+    )
+    assert ": at device/common.py:6:" in answer
+    # Two types, each for aligned arguments and for all.
+    assert answer.count("NameError('factr is not defined')") == 1
+    assert "(other instantiations with this error: 3)" in answer
+
+
 def test_triton_does_not_make_lto_ir(tmp_path: Path) -> None:
     table = TABLE.format(text=TEXT).replace("sm_90", "lto_90").replace('emit = "cubin"', "")
     answer = refusal(write_project(tmp_path, table, FILES))

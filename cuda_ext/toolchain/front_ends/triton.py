@@ -85,7 +85,7 @@ class Triton:
         (text,) = unit.instantiate
         triton = _import()
         module = import_source(unit)
-        with contained(text, unit.name):
+        with contained(text, unit.name, lambda error: _describe(error, unit)):
             instantiation = parse_instantiation(text)
             function = _find_function(triton, module, instantiation.function)
             instantiation = instantiation.in_order(function.arg_names)
@@ -95,6 +95,22 @@ class Triton:
             description = describe_kernel(instantiation, function.arg_names, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
         return tuple(describe_image(each, images[each.kind], description, unit) for each in architectures)
+
+
+def _describe(error: Any, unit: TranslationUnit) -> str:
+    """What Triton says, with the place in a file where it has one in a function."""
+    while hasattr(error.__cause__, "src"):  # the mistake is in a function that this one calls
+        error = error.__cause__
+    said: str = str(error).strip()
+    if not getattr(error, "src", None) or not hasattr(error.node, "lineno"):
+        return said
+    node = error.node
+    for name, content in {unit.name: unit.source, **unit.headers}.items():
+        before, found, _ = content.decode(errors="replace").partition(error.src)
+        if found:
+            place = f"at {name}:{before.count(chr(10)) + node.lineno}:{node.col_offset + 1}:"
+            return said.replace(f"at {node.lineno}:{node.col_offset}:", place, 1)
+    return said
 
 
 @cache
