@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 
 from cuda_ext import manifest
@@ -357,8 +356,10 @@ def _line_of_function(library: Library, name: str) -> str:
         if plain_name(built) == plain_name(name) and source.name.endswith(".py") and source.instantiate:
             from cuda_ext.compiler.front_ends.instantiation import instantiate_alike
 
-            with contextlib.suppress(ValueError):  # in a damaged manifest
+            try:
                 return instantiate_alike(source.instantiate[0], built, name)
+            except ValueError:
+                continue  # in a damaged manifest
     return ""
 
 

@@ -72,12 +72,9 @@ def choose_overload(
     ]
     if len(best) == 1:
         return best[0]
-    types = ", ".join(
-        [_describe_type(argument) for argument in arguments]
-        + [
-            f"{name}={_describe_type(argument)}" for name, argument in named.items()
-        ]  # perhaps a misspelt name
-    )
+    # With the names, which may be misspelt.
+    spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
+    types = ", ".join([*map(_describe_type, arguments), *spelled])
     candidates = "".join(f"\n  {kernel.signature}" for kernel in (fits or kernels))
     if fits:
         raise ArgumentError(
