@@ -1,49 +1,28 @@
 """The manifest: what a build writes about a module and the runtime reads.
 
 It is a JSON file beside the images of a module, and here plain frozen data: what was compiled, by which
-compiler, from which content, with which kernels and symbols, and in which file each image lies. :func:`loads`
-checks every field, so that a damaged file raises one :class:`ManifestError` that names the field.
+compiler, from which content, with which kernels and symbols, and in which file each image lies.
+
+A module may have thousands of kernels, of which a program launches few. So each unit, kernel, symbol and
+variants have a line of their own, which is read and checked when it is first taken. Kernels share parameters:
+those of all kernels are an array of the file, into which each kernel has indices. What is damaged raises a
+:class:`ManifestError` that names the field.
 """
 
 # Annotations of records are evaluated.
 
 from cuda_ext import fields, records
 from cuda_ext.errors import ManifestError
-from cuda_ext.fields import (
-    LARGEST_PARAMETERS,
-    PREFIXES,
-    FixedLaunch,
-    HiddenParameter,
-    ImageKind,
-    split_architecture,
-)
-from cuda_ext.records import Annotated, Literal, Mapping, NamedTuple
+from cuda_ext.fields import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
+from cuda_ext.fields import PREFIXES as PREFIXES
+from cuda_ext.fields import ImageKind as ImageKind
+from cuda_ext.fields import split_architecture as split_architecture
+from cuda_ext.records import Annotated, Literal, Mapping, NamedTuple, Records, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = [
-    "FILE_NAME",
-    "PREFIXES",
-    "SCHEMA",
-    "Candidate",
-    "Compression",
-    "Image",
-    "ImageKind",
-    "Kernel",
-    "Manifest",
-    "Options",
-    "Parameter",
-    "ParameterKind",
-    "Source",
-    "Symbol",
-    "Unit",
-    "Variants",
-    "dumps",
-    "loads",
-    "split_architecture",
-]
+    from collections.abc import Callable
+    from typing import Any
 
 SCHEMA = 1
 FILE_NAME = "manifest.json"
@@ -242,11 +221,11 @@ class Manifest(NamedTuple):
     compiler: Annotated[str, ("nvrtc", "nvcc")]
     version: fields.Version
     compress: Compression
-    units: tuple[Unit, ...]
-    kernels: tuple[Kernel, ...]
-    symbols: tuple[Symbol, ...]
+    units: Sequence[Unit]
+    kernels: Sequence[Kernel]
+    symbols: Sequence[Symbol]
     embedded: Mapping[fields.InnerPath, fields.Digest] | None = None
-    variants: tuple[Variants, ...] = ()
+    variants: Sequence[Variants] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -259,16 +238,16 @@ class Manifest(NamedTuple):
         """The kernels that have names of their own, with specialised variants as one kernel."""
         kernels = {kernel.expression: kernel for kernel in self.kernels}
         for variants in self.variants:
-            if variants.specialised:
-                specialised = [kernels.pop(candidate.kernel) for candidate in variants.candidates]
-                kernels[variants.name] = specialised[-1]._replace(expression=variants.name)
+            taken = [kernels.pop(c.kernel, None) for c in variants.candidates if variants.specialised]
+            if taken and taken[-1]:
+                kernels[variants.name] = taken[-1]._replace(expression=variants.name)
         return tuple(kernels.values())
 
-    @property
-    def fixed_kernels(self) -> frozenset[str]:
-        """The names of the kernels whose launches images fix, so that a call gives the grid alone."""
-        launches = (image.launches for unit in self.units for image in unit.images)
-        return frozenset(name.partition(" if ")[0] for fixed in launches for name in fixed)
+    def fixes(self, kernel: Kernel) -> bool:
+        """Return whether images fix the launches of `kernel`, so that a call gives the grid alone."""
+        name = kernel.expression.partition(" if ")[0]
+        images = self.units[kernel.unit].images
+        return any(name == each.partition(" if ")[0] for image in images for each in image.launches)
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
@@ -278,34 +257,77 @@ class Manifest(NamedTuple):
 
 def dumps(manifest: Manifest) -> str:
     """Write `manifest` as JSON. Equal manifests give equal texts."""
-    return records.write_json(manifest)
+    parameters: dict[Parameter, int] = {}
+    kernels = [
+        records.plain(kernel)
+        | {"parameters": [parameters.setdefault(p, len(parameters)) for p in kernel.parameters]}
+        for kernel in manifest.kernels
+    ]
+    document = manifest._asdict() | {"kernels": kernels}
+    return records.write_json({**document, "parameters": tuple(parameters)})
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:
     """Read what :func:`dumps` wrote. `origin` names the file in errors.
 
-    Raises :class:`ManifestError` if the text is not a manifest of a schema that this version reads.
+    Raises :class:`ManifestError` if the text is not a manifest of a schema that this version reads, now, or
+    when a damaged record is taken.
     """
-    remedy = "reinstall the package that holds it"
+
+    def refuse(problem: str) -> ManifestError:
+        return ManifestError(problem, where=origin, remedy="reinstall the package that holds it")
+
+    def refuse_field(flaw: str) -> ManifestError:
+        return refuse(f"damaged manifest: manifest{flaw}")
+
     try:
-        data = records.parse_json(text)
+        data = records.parse_document(text)
     except (ValueError, RecursionError) as error:
-        raise ManifestError(f"not a manifest: {error}", where=origin, remedy=remedy) from None
+        raise refuse(f"not a manifest: {error}") from None
     if not isinstance(data, dict):
-        raise ManifestError("not a manifest: expected a JSON object", where=origin, remedy=remedy)
+        raise refuse("not a manifest: expected a JSON object")
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
-        raise ManifestError(
-            f"written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}",
-            where=origin,
-            remedy="upgrade cuda-ext",
-        )
+        problem = f"written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}"
+        raise ManifestError(problem, where=origin, remedy="upgrade cuda-ext")
     try:
-        manifest: Manifest = records.reader(Manifest)(data)
-        _check_references(manifest)
+        return _read_manifest(data, refuse_field)
     except ValueError as error:
-        raise ManifestError(f"damaged manifest: manifest{error}", where=origin, remedy=remedy) from None
-    return manifest
+        raise refuse_field(str(error)) from None
+
+
+def _read_manifest(data: "dict[str, Any]", refuse: "Callable[[str], ManifestError]") -> Manifest:
+    def array(name: str, read: "Callable[[Any], Any]") -> Records:
+        items = data.pop(name, None)
+        if not isinstance(items, list):
+            raise ValueError(f".{name} is missing" if items is None else f".{name} is {items!r}")
+        return Records(items, read, f".{name}", refuse)
+
+    def read_kernel(item: "Any") -> Kernel:
+        indices = item.get("parameters") if isinstance(item, dict) else None
+        if not isinstance(indices, list):
+            return records.reader(Kernel)(item)  # type: ignore[no-any-return] # raises what is wrong
+        for index in indices:
+            _check(type(index) is int and 0 <= index < len(parameters), ".parameters", indices)
+        kernel: Kernel = records.reader(Kernel)({**item, "parameters": []})
+        kernel = kernel._replace(parameters=tuple(parameters[index] for index in indices))
+        _check(0 <= kernel.unit < len(units), ".unit", kernel.unit)
+        _check_kernel(kernel)
+        return kernel
+
+    def read_symbol(item: "Any") -> Symbol:
+        symbol: Symbol = records.reader(Symbol)(item)
+        _check(0 <= symbol.unit < len(units), ".unit", symbol.unit)
+        _check(fields.array_size(symbol.type) in (None, symbol.size), ".type", symbol.type)
+        return symbol
+
+    units = array("units", _read_unit)
+    parameters = array("parameters", _read_parameter)
+    kernels, symbols = array("kernels", read_kernel), array("symbols", read_symbol)
+    variants = array("variants", _read_variants)
+    arrays: dict[str, Any] = {name: [] for name in ("units", "kernels", "symbols", "variants")}
+    manifest: Manifest = records.reader(Manifest)(data | arrays)
+    return manifest._replace(units=units, kernels=kernels, symbols=symbols, variants=variants)
 
 
 _RESERVED = (FILE_NAME, "__init__.py", "__init__.pyi")
@@ -318,74 +340,61 @@ _SIZES: Mapping[ParameterKind, tuple[int, ...]] = {  # in bytes, of kinds that d
 }
 
 
-def _check_references(manifest: Manifest) -> None:
-    """Check what concerns several fields: references, names that occur once, and the places of parameters."""
+def _check(is_valid: object, path: str, value: object) -> None:
+    if not is_valid:
+        raise ValueError(f"{path} is {value!r}")
 
-    def check(is_valid: object, path: str, value: object) -> None:
-        if not is_valid:
-            raise ValueError(f"{path} is {value!r}")
 
-    def check_distinct(names: "Sequence[object]", path: str) -> None:
-        if len(set(names)) < len(names):
-            from collections import Counter  # only for damaged manifests
+def _read_parameter(item: "Any") -> Parameter:
+    parameter: Parameter = records.reader(Parameter)(item)
+    kind, size, offset = parameter.kind, parameter.size, parameter.offset
+    _check(size in _SIZES.get(kind, (size,)), ".size", size)
+    _check(offset <= LARGEST_PARAMETERS - size, ".offset", offset)
+    _check(kind not in _ALIGNED or offset % min(size, 8) == 0, ".offset", offset)
+    _check(fields.is_kind(parameter.type, kind, size), ".kind", kind)
+    _check(kind != "pointer" or parameter.element, ".element", parameter.element)
+    return parameter
 
-            (name, _), *_ = Counter(names).most_common(1)
-            raise ValueError(f"{path} has {name!r} twice")
 
-    for i, symbol in enumerate(manifest.symbols):
-        check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
-        is_sized = fields.array_size(symbol.type) in (None, symbol.size)
-        check(is_sized, f".symbols[{i}].type", symbol.type)
-    for i, kernel in enumerate(manifest.kernels):
-        check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
-        end = 0
-        for j, each in enumerate(kernel.parameters):
-            path = f".kernels[{i}].parameters[{j}]"
-            check(each.size in _SIZES.get(each.kind, (each.size,)), f"{path}.size", each.size)
-            check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
-            is_aligned = each.kind not in _ALIGNED or each.offset % min(each.size, 8) == 0
-            check(is_aligned, f"{path}.offset", each.offset)
-            check(fields.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
-            check(each.kind != "pointer" or each.element, f"{path}.element", each.element)
-            end = each.offset + each.size
-        check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")
-        check(sum(kernel.sizes) <= LARGEST_PARAMETERS, f".kernels[{i}].hidden", kernel.sizes)
-        arrays = {parameter.name for parameter in kernel.parameters if parameter.element}
-        last = -1
-        for j, hidden in enumerate(kernel.hidden):
-            path = f".kernels[{i}].hidden[{j}]"
-            check(last < hidden.position < len(kernel.sizes), f"{path}.position", hidden.position)
-            check(hidden.is_derivable(arrays), f"{path}.source", hidden.source)
-            last = hidden.position
-    scratch = {k.expression for k in manifest.kernels if any(h.source == "scratch" for h in k.hidden)}
-    for i, unit in enumerate(manifest.units):
-        check(unit.sources, f".units[{i}].sources", [])
-        check_distinct([image.architecture for image in unit.images], f".units[{i}].images")
-        for j, image in enumerate(unit.images):
-            prefix = image.architecture.partition("_")[0]
-            check(PREFIXES[image.kind] == prefix, f".units[{i}].images[{j}].kind", image.kind)
-            is_known = (image.kind == "tileir") == bool(image.version)
-            check(is_known, f".units[{i}].images[{j}].version", image.version)
-            check(image.file.casefold() not in _RESERVED, f".units[{i}].images[{j}].file", image.file)
-            for name, launch in image.launches.items():
-                path = f".units[{i}].images[{j}].launches[{name!r}]"
-                check(not launch.scratch or name in scratch, f"{path}.scratch", launch.scratch)
-    check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
-    lowered = {(kernel.unit, kernel.lowered): kernel.sizes for kernel in manifest.kernels}
-    for i, kernel in enumerate(manifest.kernels):  # two may be one, by its name and that of a typedef
-        check(kernel.sizes == lowered[kernel.unit, kernel.lowered], f".kernels[{i}].lowered", kernel.lowered)
-    for i, symbol in enumerate(manifest.symbols):
-        check((symbol.unit, symbol.lowered) not in lowered, f".symbols[{i}].lowered", symbol.lowered)
-    check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")
-    check_distinct([variants.name for variants in manifest.variants], ".variants")
-    check_distinct([c.kernel for v in manifest.variants if v.specialised for c in v.candidates], ".variants")
-    sizes = {kernel.expression: [p.size for p in kernel.parameters] for kernel in manifest.kernels}
-    for i, variants in enumerate(manifest.variants):
-        path = f".variants[{i}].candidates"
-        check(variants.candidates, path, [])
-        for j, candidate in enumerate(variants.candidates):
-            is_alike = sizes.get(candidate.kernel) == sizes.get(variants.candidates[0].kernel)
-            check(candidate.kernel in sizes and is_alike, f"{path}[{j}].kernel", candidate.kernel)
-            is_last = candidate is variants.candidates[-1]
-            is_valid = (candidate.when is None) == is_last or (is_last and variants.specialised)
-            check(is_valid, f"{path}[{j}].when", candidate.when)
+def _check_kernel(kernel: Kernel) -> None:
+    """Check the places of all parameters, and where those come from that are hidden."""
+    end = 0
+    for number, each in enumerate(kernel.parameters):
+        _check(end <= each.offset, f".parameters[{number}].offset", each.offset)
+        end = each.offset + each.size
+    names = [parameter.name for parameter in kernel.parameters]
+    _check(len(set(names)) == len(names), ".parameters", names)
+    if not kernel.hidden:
+        return
+    _check(sum(kernel.sizes) <= LARGEST_PARAMETERS, ".hidden", kernel.sizes)
+    arrays = {parameter.name for parameter in kernel.parameters if parameter.element}
+    last = -1
+    for number, hidden in enumerate(kernel.hidden):
+        path = f".hidden[{number}]"
+        _check(last < hidden.position < len(kernel.sizes), f"{path}.position", hidden.position)
+        _check(hidden.is_derivable(arrays), f"{path}.source", hidden.source)
+        last = hidden.position
+
+
+def _read_unit(item: "Any") -> Unit:
+    unit: Unit = records.reader(Unit)(item)
+    _check(unit.sources, ".sources", [])
+    architectures = [image.architecture for image in unit.images]
+    _check(len(set(architectures)) == len(architectures), ".images", architectures)
+    for number, image in enumerate(unit.images):
+        path = f".images[{number}]"
+        prefix = image.architecture.partition("_")[0]
+        _check(PREFIXES[image.kind] == prefix, f"{path}.kind", image.kind)
+        _check((image.kind == "tileir") == bool(image.version), f"{path}.version", image.version)
+        _check(image.file.casefold() not in _RESERVED, f"{path}.file", image.file)
+    return unit
+
+
+def _read_variants(item: "Any") -> Variants:
+    variants: Variants = records.reader(Variants)(item)
+    _check(variants.candidates, ".candidates", [])
+    for number, candidate in enumerate(variants.candidates):
+        is_last = candidate is variants.candidates[-1]
+        is_valid = (candidate.when is None) == is_last or (is_last and variants.specialised)
+        _check(is_valid, f".candidates[{number}].when", candidate.when)
+    return variants

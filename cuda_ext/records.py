@@ -19,13 +19,22 @@ from cuda_ext.errors import escape_controls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+    class _Array(Sequence[Any]):
+        pass
 
     # Checks and converts a JSON value. A :class:`ValueError` is about what follows the path of the value.
     _Reader: TypeAlias = Callable[[Any], Any]
 else:
-    Mapping = dict
+    Mapping, _Array = dict, object
+
+    class Sequence:
+        """Records of one type: in a tuple, or :class:`Records`."""
+
+        def __class_getitem__(cls, kind):
+            return tuple[kind, ...]
 
     class Annotated:
         """A type with a bound."""
@@ -81,8 +90,12 @@ __all__ = [
     "Literal",
     "Mapping",
     "NamedTuple",
+    "Records",
+    "Sequence",
     "choices",
+    "parse_document",
     "parse_json",
+    "plain",
     "reader",
     "write_json",
 ]
@@ -95,12 +108,20 @@ def _is_text(data: object) -> bool:
 Lines = Annotated[str, _is_text]
 
 
+# The characters in front of the first field's value in a line.
+_LONGEST_FIELD = 32
+
+
 class _Parsing:
     """The settings of ``json.loads``, for its scanner in C."""
 
     strict = True
     object_hook = object_pairs_hook = None
     parse_float, parse_int, parse_constant = float, int, float
+
+
+# Of the scanner: another Python, white space in front, or no JSON, for which it needs :mod:`json`.
+_UNREADABLE = (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -112,11 +133,100 @@ def parse_json(text: str | bytes) -> Any:
         data, end = make_scanner(_Parsing)(decoded, 0)  # type: ignore[arg-type]
         if not decoded[end:].strip(" \t\r\n"):
             return data
-    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError):
-        pass  # another Python, white space in front, or no JSON, for which the scanner needs :mod:`json`
+    except _UNREADABLE:
+        pass
     import json
 
     return json.loads(text)
+
+
+def parse_document(text: str | bytes) -> Any:
+    """Parse the JSON `text`. Items of arrays remain text if :func:`write_json` wrote them, a line for each.
+
+    Raises :class:`ValueError` or :class:`RecursionError` for what is no JSON.
+    """
+    decoded = text if isinstance(text, str) else text.decode()
+    first, *lines = decoded.split("\n")
+    if first != "{" or lines[-2:] != ["}", ""]:
+        return parse_json(decoded)
+    document: dict[str, Any] = {}
+    items: list[str] = []
+    for line in lines[:-2]:
+        if line.startswith("  "):
+            items.append(line)
+            continue
+        name, _, value = line.partition('": ')
+        if value == "[":
+            items = document[name[2:]] = []
+        elif not line.startswith(' "'):
+            return parse_json(decoded)
+        else:
+            document[name[2:]] = parse_json(value.removesuffix(","))
+    return document
+
+
+class Records(_Array):
+    """The records of an array. Each is read when it is first taken, by `read`, from its JSON value.
+
+    `items` are these values, or lines with one each. What `read` raises is passed to `refuse`, behind `path`.
+    """
+
+    def __init__(
+        self,
+        items: list[Any],
+        read: Callable[[Any], Any],
+        path: str,
+        refuse: Callable[[str], Exception],
+    ) -> None:
+        self._items = items
+        self._read = read
+        self._path = path
+        self._refuse = refuse
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        item = self._items[index]
+        if isinstance(item, tuple):
+            return item
+        try:
+            data = parse_json(item.strip(" ,").removesuffix("]")) if isinstance(item, str) else item
+            record = self._items[index] = self._read(data)
+        except (ValueError, RecursionError) as error:
+            number = index % len(self)
+            raise self._refuse(f"{self._path}[{number}]{error}") from None
+        return record
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    def __reversed__(self) -> Iterator[Any]:
+        return (self[index] for index in reversed(range(len(self))))
+
+    def __eq__(self, other: object) -> bool:
+        return [*self] == [*other] if isinstance(other, (tuple, Records)) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def names(self) -> list[str]:
+        """The names of all records, which are their first fields; the others are not read."""
+        from _json import scanstring
+
+        names = []
+        for index, item in enumerate(self._items):
+            start = item.find('": "', 0, _LONGEST_FIELD) if isinstance(item, str) else -1
+            try:
+                name = scanstring(item, start + 4, True)[0] if start > 0 else self[index][0]
+            except ValueError:
+                name = self[index][0]  # raises what is wrong
+            names.append(name)
+        return names
 
 
 def _checking(is_valid: Callable[[Any], object], read: _Reader | None = None) -> _Reader:
@@ -217,15 +327,17 @@ def choices(literal: Any) -> tuple[str, ...]:
     return texts
 
 
-def write_json(record: Any) -> str:
-    """Write a named tuple as JSON. Equal records give equal texts."""
+def write_json(document: Mapping[str, Any]) -> str:
+    """Write an object of records as JSON, each item of its arrays in a line of its own.
+
+    Equal records give equal texts. :func:`parse_document` reads it.
+    """
     import json  # slow to import, and not needed to read
 
-    # A line for each item of an array, of which there may be tens of thousands.
     texts = []
-    for name, value in record._asdict().items():
-        if isinstance(value, tuple):
-            lines = (json.dumps(_plain(item), ensure_ascii=False) for item in value)
+    for name, value in document.items():
+        if isinstance(value, (tuple, list, Records)):
+            lines = (json.dumps(plain(item), ensure_ascii=False) for item in value)
             text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
         else:
             text = json.dumps(value, ensure_ascii=False)
@@ -233,14 +345,14 @@ def write_json(record: Any) -> str:
     return "{\n " + ",\n ".join(texts) + "\n}\n"
 
 
-def _plain(value: Any) -> Any:
-    """Convert a record above to JSON's types, without fields that have their default."""
+def plain(value: Any) -> Any:
+    """Convert a record to JSON's types, without fields that have their default."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     if not isinstance(value, tuple):
         return value
     kind: Any = type(value)
     if kind is tuple:
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     fields, defaults = zip(kind._fields, value, strict=True), kind._field_defaults
-    return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}
+    return {name: plain(each) for name, each in fields if name not in defaults or each != defaults[name]}

@@ -116,11 +116,6 @@ def test_there_are_no_import_circles():
     assert list(components(GRAPH)) == []
 
 
-def test_folders_are_small():
-    sizes = Counter(path.parent for path in PATHS if not path.stem.startswith("__"))
-    assert {str(folder): size for folder, size in sizes.items() if size > 12} == {}
-
-
 @pytest.mark.parametrize("path", PATHS, ids=str)
 def test_files_are_short(path):
     assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= 400

@@ -62,4 +62,5 @@ def describe(module: ModuleType) -> Description:
     manifest = library_of(module).manifest
     units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
     origin = manifest.module, manifest.compiler, manifest.version
-    return Description(*origin, units, manifest.named_kernels, manifest.symbols, manifest.variants)
+    symbols, variants = tuple(manifest.symbols), tuple(manifest.variants)
+    return Description(*origin, units, manifest.named_kernels, symbols, variants)

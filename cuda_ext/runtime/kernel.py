@@ -87,10 +87,10 @@ class Kernel(FastLaunch):
 
         return Launcher(self._kernel, self._load, self._is_fixed)
 
-    @property
+    @cached_property
     def _is_fixed(self) -> bool:
         """Whether images fix its launches, but for the grid."""
-        return self.expression.partition(" if ")[0] in self._library.manifest.fixed_kernels
+        return self._library.manifest.fixes(self._kernel)
 
     def _load(self, device: Device) -> LoadedKernel:
         return self._library.kernel(self._kernel, device)

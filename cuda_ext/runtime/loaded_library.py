@@ -14,8 +14,8 @@ from cuda_ext.errors import (
     ToolchainError,
 )
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
+from cuda_ext.records import Records
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
@@ -31,7 +31,7 @@ from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
     from typing import Any, TypeAlias
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Request
 
-    _Entity: TypeAlias = Kernel | Symbol | Variants
     # What the driver loads: an image that was built, or one that was compiled on demand.
     _Code: TypeAlias = Image | Entry
 
@@ -69,44 +68,9 @@ class Library:
         self._owners: dict[str, Owner] = {}
 
     @cached_property
-    def named(self) -> list[tuple[str, _Entity]]:
-        """Everything in the manifest with its normalised name; that of a kernel is its name expression."""
-        manifest = self.manifest
-        specialised = {v.name: v for v in manifest.variants if v.specialised}
-        named: list[tuple[str, _Entity]] = [
-            (normalise(k.expression), specialised.get(k.expression, k)) for k in manifest.named_kernels
-        ]
-        named += ((variants.name, variants) for variants in manifest.variants if not variants.specialised)
-        return [*named, *((normalise(symbol.name), symbol) for symbol in manifest.symbols)]
-
-    @cached_property
-    def expressions(self) -> dict[str, Kernel]:
-        """The kernels that were built, by normalised name expression."""
-        return {name: entity for name, entity in self.named if isinstance(entity, Kernel)}
-
-    @cached_property
-    def entities(self) -> dict[str, list[_Entity]]:
-        """What each name stands for: ``f`` and ``f<int>`` both stand for the kernel ``f<int>(int*)``."""
-        entities: dict[str, list[_Entity]] = {}
-        for name, entity in self.named:
-            names = {name}
-            if isinstance(entity, Kernel) or (isinstance(entity, Variants) and entity.specialised):
-                template = _strip_parameters(name)
-                names |= {template, template.partition("<")[0]}
-            for each in names:
-                entities.setdefault(each, []).append(entity)
-        return entities
-
-    @cached_property
-    def members(self) -> dict[str, set[str]]:
-        """The names in each namespace; ``""`` is the global one."""
-        members: dict[str, set[str]] = {"": set()}
-        for name, _ in self.named:
-            namespace = ""
-            for part in plain_name(name).split("::"):
-                members.setdefault(namespace, set()).add(part)
-                namespace = f"{namespace}::{part}" if namespace else part
-        return members
+    def names(self) -> Names:
+        """What can be looked up."""
+        return Names(self.manifest)
 
     @cached_property
     def on_demand(self) -> OnDemand:
@@ -288,21 +252,123 @@ class Library:
         return LoadError(text, where=manifest.module)
 
 
-def _strip_parameters(name: str) -> str:
-    """`name`, a normalised name expression, without the list of parameters at its end.
-
-    >>> _strip_parameters("f<(Mode)1>(int, void(*)(int))"), _strip_parameters("f<void(int)>")
-    ('f<(Mode)1>', 'f<void(int)>')
-    """
-    depth, start = 0, len(name)
-    while name.endswith(")") and (depth or start == len(name)):
-        start -= 1
-        depth += {")": 1, "(": -1}.get(name[start], 0)
-    return name[:start]
-
-
 def _explain_jit(error: DriverError, obstacle: str) -> DriverError:
     """Say in `error` why nothing is compiled on demand instead: its `obstacle`, if there is one."""
     if obstacle:
         error.remedy = f"jit: {obstacle}; {error.remedy}"
     return error
+
+
+class Names:
+    """The names in `manifest`: kernels, variants, symbols and namespaces.
+
+    A kernel has the name expression of the manifest. A specialised kernel, whose candidates are all called
+    ``name if condition``, is one kernel with the name in front of the condition.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._positions = {name: position for position, name in enumerate(_names(manifest.kernels))}
+        # By name; of a specialised kernel, the position is that of the last candidate.
+        self._kernels: dict[str, int] = {}
+        self.specialised: set[str] = set()
+        for expression, position in self._positions.items():
+            name, condition, _ = expression.partition(" if ")
+            if condition:
+                self.specialised.add(name)
+            self._kernels[name] = position
+        self._variants = {name: position for position, name in enumerate(_names(manifest.variants))}
+        self._symbols: dict[str, list[int]] = {}
+        for position, name in enumerate(_names(manifest.symbols)):
+            self._symbols.setdefault(name, []).append(position)
+
+    @property
+    def kernels(self) -> Sequence[str]:
+        """The names of all kernels."""
+        return list(self._kernels)
+
+    @cached_property
+    def everything(self) -> list[str]:
+        """The names of all kernels, variants and symbols."""
+        variants = [name for name in self._variants if name not in self.specialised]
+        return [*self._kernels, *variants, *self._symbols]
+
+    @cached_property
+    def _overloads(self) -> dict[str, list[str]]:
+        overloads: dict[str, list[str]] = {}
+        for name in self._kernels:
+            template = _strip_parameters(name) if name.endswith(")") else name
+            for each in {name, template, template.partition("<")[0]}:
+                overloads.setdefault(each, []).append(name)
+        return overloads
+
+    @cached_property
+    def members(self) -> dict[str, set[str]]:
+        """The names in each namespace; ``""`` is the global one."""
+        members: dict[str, set[str]] = {"": set()}
+        for name in self.everything:
+            namespace = ""
+            for part in name.partition("<")[0].partition("(")[0].split("::"):
+                members.setdefault(namespace, set()).add(part)
+                namespace = f"{namespace}::{part}" if namespace else part
+        return members
+
+    @property
+    def looked_up(self) -> list[str]:
+        """What can be looked up: names with and without template arguments and parameters, and namespaces."""
+        return [*dict.fromkeys([*self._overloads, *self.everything, *self.members])]
+
+    def overloads(self, name: str) -> Sequence[str]:
+        """The kernels that `name` may mean: ``f`` and ``f<int>`` both mean ``f<int>(int*)``."""
+        return self._overloads.get(name, ())
+
+    def has_kernel(self, name: str) -> bool:
+        """Return whether `name` is that of a kernel, with its template arguments and parameters."""
+        return name in self._kernels
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel called `name`; of a specialised one, the last candidate under that name."""
+        kernel = self._manifest.kernels[self._kernels[name]]
+        return kernel._replace(expression=name) if name in self.specialised else kernel
+
+    def variants(self, name: str) -> Variants | None:
+        """The variants called `name`, or ``None``."""
+        position = self._variants.get(name)
+        return None if position is None else self._manifest.variants[position]
+
+    def candidates(self, variants: Variants) -> list[Kernel]:
+        """The kernels among which `variants` choose.
+
+        Raises :class:`~cuda_ext.errors.ManifestError` if one is missing, or one call does not fit all.
+        """
+        positions = [self._positions.get(candidate.kernel) for candidate in variants.candidates]
+        found = [self._manifest.kernels[position] for position in positions if position is not None]
+        sizes = {tuple(parameter.size for parameter in kernel.parameters) for kernel in found}
+        if len(found) < len(positions) or len(sizes) > 1:
+            raise ManifestError(
+                f"damaged manifest: the candidates of {variants.name!r} are not kernels with one signature",
+                where=f"{self._manifest.module}: {FILE_NAME}",
+                remedy="reinstall the package that holds it",
+            )
+        return found
+
+    def symbols(self, name: str) -> list[Symbol]:
+        """The symbols called `name`, of which each unit may have one."""
+        return [self._manifest.symbols[position] for position in self._symbols.get(name, ())]
+
+
+def _names(records: Sequence[Kernel] | Sequence[Symbol] | Sequence[Variants]) -> list[str]:
+    return records.names() if isinstance(records, Records) else [record[0] for record in records]
+
+
+def _strip_parameters(name: str) -> str:
+    """`name`, a normalised name expression, without the list of parameters with which it ends.
+
+    >>> _strip_parameters("f<(Mode)1>(int, void(*)(int))")
+    'f<(Mode)1>'
+    """
+    depth, start = 0, len(name)
+    while start and (depth or start == len(name)):
+        start -= 1
+        depth += {")": 1, "(": -1}.get(name[start], 0)
+    return name[:start]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import cached_property
 
 from cuda_ext import manifest
 from cuda_ext.errors import (
@@ -10,10 +11,9 @@ from cuda_ext.errors import (
     DriverError,
     KernelNotFoundError,
     ToolchainError,
-    did_you_mean,
     escape_controls,
 )
-from cuda_ext.formats.spelling import normalise, plain_name
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel, advise_keywords
 from cuda_ext.runtime.launch.fast_launch import Overloads
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias
 
     from cuda_ext.runtime.jit.preparation import Preparation
+    from cuda_ext.runtime.overloads import OverloadIndex
     from cuda_ext.runtime.symbol import Symbol
 
     Entity: TypeAlias = "Kernel | Symbol | Namespace"
-    _Launchable: TypeAlias = manifest.Kernel | manifest.Variants
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 
@@ -51,9 +51,10 @@ class Namespace:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__") and name.endswith("__"):
                 raise AttributeError(name)
-            if self.__qualified__ not in self.__library__.members:
+            if self.__qualified__ not in self.__library__.names.members:
                 raise AttributeError(f"kernel {self.__qualified__} has no attribute {name!r}")
-            return _look_up(self.__library__, _qualify(self, name))
+            value = vars(self)[name] = _look_up(self.__library__, _qualify(self, name))
+            return value
 
     __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
 
@@ -61,15 +62,13 @@ class Namespace:
         if not isinstance(expression, str):
             raise TypeError(f"expected a C++ name expression, found {expression!r}")
         library, name = self.__library__, _qualify(self, normalise(expression))
-        if kernel := library.expressions.get(name):
-            return _kernel(library, kernel)
-        return _look_up(library, name)
+        return _kernel(library, name) if library.names.has_kernel(name) else _look_up(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return operator.getitem, (self.__library__.module, self.__qualified__)
 
     def __dir__(self) -> list[str]:
-        return sorted(self.__library__.members.get(self.__qualified__, ()))
+        return sorted(self.__library__.names.members.get(self.__qualified__, ()))
 
     def __repr__(self) -> str:
         return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
@@ -82,41 +81,58 @@ class KernelTemplate(Overloads, Namespace):
     the same name.
     """
 
-    __kernels__: tuple[Kernel, ...]
-    __items__: dict[str, Any]
+    __names__: Sequence[str]
+    __items__: dict[object, Any]
 
-    def __new__(cls, library: Library, name: str, kernels: Iterable[_Launchable]) -> Self:  # noqa: ARG004
-        known = tuple(_launchable(library, kernel) for kernel in kernels)
-        template = super().__new__(cls, known)
-        template.__kernels__ = known
+    def __new__(cls, library: Library, name: str, kernels: Sequence[str]) -> Self:  # noqa: ARG004
+        only = (_kernel(library, kernels[0]),) if len(kernels) == 1 else ()
+        template = super().__new__(cls, only)
+        template.__names__ = kernels
         template.__items__ = {}
         return template
 
-    def __init__(self, library: Library, name: str, kernels: Iterable[_Launchable]) -> None:  # noqa: ARG002
+    def __init__(self, library: Library, name: str, kernels: Sequence[str]) -> None:  # noqa: ARG002
         super().__init__(library, name)
+
+    @property
+    def __kernels__(self) -> tuple[Kernel, ...]:
+        return tuple(_kernel(self.__library__, name) for name in self.__names__)
+
+    @cached_property
+    def __is_fixed__(self) -> bool:
+        """Whether images fix the launches: those of one kernel of a front-end do, and so do all."""
+        return any(_kernel(self.__library__, name)._is_fixed for name in self.__names__[:1])
+
+    @cached_property
+    def __index__(self) -> OverloadIndex:
+        from cuda_ext.runtime.overloads import OverloadIndex  # known calls need none
+
+        index = OverloadIndex([self.__library__.names.kernel(name) for name in self.__names__])
+        self.__choose_by__(index.constants, index.order, index.fewest)
+        return index
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
         Of overloaded kernels, ``"(int, float*)"`` selects the one with these parameters.
         """
+        # True and 1 are equal, and are other template arguments.
+        key = arguments if isinstance(arguments, str) else (arguments, *map(type, _each(arguments)))
         try:
-            return self.__items__[arguments]  # type: ignore[index]
-        except (KeyError, TypeError):  # not looked up before, or not a string
+            return self.__items__[key]
+        except (KeyError, TypeError):  # not looked up before, or no template arguments
             pass
         try:
             kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
         except (KernelNotFoundError, TypeError):
             if _is_launch(self, arguments):
-                is_fixed = any(kernel._is_fixed for kernel in self.__kernels__)
                 raise KernelNotFoundError(
                     "brackets choose a kernel by its template arguments",
                     where=self.__qualified__,
-                    remedy=advise_keywords(arguments, is_fixed),
+                    remedy=advise_keywords(arguments, self.__is_fixed__),
                 ) from None
             raise
-        if isinstance(arguments, str):
-            self.__items__[arguments] = kernel
+        self.__items__[key] = kernel
         return kernel
 
     def prepare(
@@ -140,8 +156,8 @@ class KernelTemplate(Overloads, Namespace):
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
-        kernels, name = self.__kernels__, self.__qualified__
-        if not kernels:
+        if not self.__names__:
+            name = self.__qualified__
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
@@ -151,26 +167,25 @@ class KernelTemplate(Overloads, Namespace):
             name_arguments,
             refuse_compiled_options,
         )
-        from cuda_ext.runtime.overloads import choose_by_constants, choose_overload, choosing_keywords
 
-        known = [each._kernel for each in kernels]
-        if any(each._is_fixed for each in kernels):
-            refuse_compiled_options(known, keywords)
-        if flat := flatten_tuples(known, arguments, keywords):
+        index = self.__index__
+        if self.__is_fixed__:
+            refuse_compiled_options(index.shapes, keywords)
+        if flat := flatten_tuples(index.shapes, arguments, keywords):
             return self(*flat[0], **flat[1])
-        if by_name := name_arguments(known, arguments, keywords):
-            return self(**by_name)
-        kernels = choose_by_constants(kernels, keywords)
-        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
+        # Where constants are given by position, each argument is taken for what the function calls it.
+        named = name_arguments(index.shapes, arguments, keywords)
+        by_position = () if named else arguments
+        kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
         result = kernel(*arguments, **keywords)
         # Types whose values were refused must not choose a kernel for the next call.
-        choosing = choosing_keywords(kernel, keywords)
-        if choosing is not None:
-            self.__remember__(kernel, *arguments, **choosing)
+        self.__remember__(kernel, *arguments, **keywords)
         return result
 
     def __repr__(self) -> str:
-        return f"<kernel template {self.__qualified__}: {_join(k.expression for k in self.__kernels__)}>"
+        from cuda_ext.runtime.missing_kernel import join_names  # errors need it, too
+
+        return f"<kernel template {self.__qualified__}: {join_names(self.__names__)}>"
 
 
 def _qualify(namespace: Namespace, name: str) -> str:
@@ -179,9 +194,12 @@ def _qualify(namespace: Namespace, name: str) -> str:
 
 def _expression(template: KernelTemplate, arguments: TemplateArguments) -> str:
     """The name expression of the instantiation, or of the overload, that brackets with `arguments` select."""
-    each = arguments if isinstance(arguments, tuple) else (arguments,)
-    text = ", ".join(map(_spell, each))
+    text = ", ".join(map(_spell, _each(arguments)))
     return template.__qualified__ + (text if text.startswith("(") else f"<{text}>")
+
+
+def _each(arguments: TemplateArguments) -> tuple[str | int, ...]:
+    return arguments if isinstance(arguments, tuple) else (arguments,)
 
 
 def _is_launch(template: KernelTemplate, arguments: object) -> bool:
@@ -189,7 +207,7 @@ def _is_launch(template: KernelTemplate, arguments: object) -> bool:
     first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
     if not isinstance(first, int):
         return isinstance(first, tuple) or (callable(first) and not isinstance(first, type))
-    built = [kernel.expression.partition("<")[2].lstrip("-") for kernel in template.__kernels__]
+    built = [name.partition("<")[2].lstrip("-") for name in template.__names__]
     return bool(built) and not any(each[:1].isdigit() for each in built)
 
 
@@ -216,51 +234,44 @@ def _look_up(library: Library, name: str) -> Entity:
     return entity
 
 
-def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
-    if kernel.expression not in library.kernels:
-        library.kernels.setdefault(kernel.expression, Kernel.of(library, kernel))
-    entity: Kernel = library.kernels[kernel.expression]
+def _kernel(library: Library, name: str) -> Kernel:
+    """The kernel of the manifest that is called `name`."""
+    if name not in library.kernels:
+        names = library.names
+        variants = names.variants(name) if name in names.specialised else None
+        kernel = _variants(library, variants) if variants else Kernel.of(library, names.kernel(name))
+        library.kernels.setdefault(name, kernel)
+    entity: Kernel = library.kernels[name]
     return entity
 
 
-def _launchable(library: Library, entity: _Launchable) -> Kernel:
-    if isinstance(entity, manifest.Kernel):
-        return _kernel(library, entity)
-    if entity.name not in library.objects:
-        library.objects.setdefault(entity.name, _variants(library, entity))
-    variants: Kernel = library.objects[entity.name]
-    return variants
-
-
 def _create(library: Library, name: str) -> Entity:
-    entities = library.entities.get(name, ())
-    if any(isinstance(e, manifest.Variants) and e.specialised and e.name != name for e in entities):
-        return KernelTemplate(library, name, [e for e in entities if not isinstance(e, manifest.Symbol)])
-    match entities:
-        case [manifest.Kernel() as kernel] if kernel.expression == name and name not in library.members:
-            return _kernel(library, kernel)
-        case [manifest.Kernel(), *_] as entities:
-            return KernelTemplate(library, name, [e for e in entities if isinstance(e, manifest.Kernel)])
-        case [manifest.Variants() as variants, *_]:
-            return _variants(library, variants)
-        case [manifest.Symbol() as symbol]:
+    names = library.names
+    if overloads := names.overloads(name):
+        is_alone = len(overloads) == 1 and overloads[0] == name
+        if is_alone and (name in names.specialised or name not in names.members):
+            return _kernel(library, name)
+        return KernelTemplate(library, name, overloads)
+    if variants := names.variants(name):
+        return _variants(library, variants)
+    if symbols := names.symbols(name):
+        if len(symbols) == 1:
             from cuda_ext.runtime.symbol import Symbol  # not needed for kernels
 
-            return Symbol(library, symbol)
-        case [manifest.Symbol(), *_] as entities:
-            indices = (entity.unit for entity in entities if isinstance(entity, manifest.Symbol))
-            sources = (library.manifest.units[index].sources[0].name for index in indices)
-            raise KernelNotFoundError(
-                f"{' and '.join(sources)} each have a variable {name} of their own",
-                where=library.manifest.module,
-                remedy="rename them, or link the units into one library with link = true",
-            )
-    if name and name in library.members:
+            return Symbol(library, symbols[0])
+        sources = (library.manifest.units[symbol.unit].sources[0].name for symbol in symbols)
+        raise KernelNotFoundError(
+            f"{' and '.join(sources)} each have a variable {name} of their own",
+            where=library.manifest.module,
+            remedy="rename them, or link the units into one library with link = true",
+        )
+    if name and name in names.members:
         return Namespace(library, name)
     if escape_controls(name) != name:  # no key of a cache can have it
         raise _not_found(library, name)
     if "<" in name:
-        return _kernel(library, _instantiate(library, name))
+        kernel: Kernel = library.kernels.setdefault(name, Kernel.of(library, _instantiate(library, name)))
+        return kernel
     if library.manifest.embedded and library.on_demand.owner(name):
         return KernelTemplate(library, name, ())
     raise _not_found(library, name)
@@ -269,8 +280,10 @@ def _create(library: Library, name: str) -> Entity:
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:
     from cuda_ext.runtime.variants import Variants  # few modules have any
 
-    kernels = {kernel.expression: kernel for kernel in library.manifest.kernels}
-    candidates = [_kernel(library, kernels[candidate.kernel]) for candidate in variants.candidates]
+    kernels = library.names.candidates(variants)
+    if variants.specialised:  # they have no names of their own
+        return Variants.among(library, [Kernel.of(library, kernel) for kernel in kernels], variants)
+    candidates = [_kernel(library, kernel.expression) for kernel in kernels]
     return Variants.among(library, candidates, variants)
 
 
@@ -294,76 +307,6 @@ def _instantiate(library: Library, name: str) -> manifest.Kernel:
 
 
 def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
-    """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
-    module = library.manifest.module
-    plain = plain_name(name)
-    if alike := _kernels_with_arguments(library, name):
-        arguments = alike[0][len(plain) + 1 :].rpartition(">")[0]
-        return KernelNotFoundError(
-            f"no kernel is called {name}; with these arguments were built: {_join(alike)}",
-            where=module,
-            remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
-        )
-    if line := _line_of_function(library, name):
-        built = _join(each for each, _ in library.named if plain_name(each) == plain)
-        return KernelNotFoundError(
-            f"{name} was not built ahead; built: {built}",
-            where=module,
-            remedy=f'add "{line}" to `instantiate` and build again',
-        )
-    kernels = [e.expression for e in library.entities.get(plain, ()) if isinstance(e, manifest.Kernel)]
-    if kernels or (obstacle and library.on_demand.owner(name)):
-        built = _join(kernels) or "none"
-        if kernels and "<" in name and not any("<" in kernel for kernel in kernels):
-            return KernelNotFoundError(f"{plain} is not a template; built: {built}", where=module)
-        jit = f"jit: {obstacle}; " if obstacle else ""
-        return KernelNotFoundError(
-            f"{name} was not built ahead; built: {built}",
-            where=module,
-            remedy=f'{jit}add "{name}" to `instantiate` and build again',
-        )
-    hint = did_you_mean(name, [*library.entities, *library.members])
-    names = _join(dict.fromkeys(each for each, _ in library.named))
-    return KernelNotFoundError(
-        f"{module} has no kernel or symbol {name!r}",
-        remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
-    )
+    from cuda_ext.runtime.missing_kernel import explain_missing_kernel  # rarely needed
 
-
-def _kernels_with_arguments(library: Library, name: str) -> list[str]:
-    """The kernels of a template, or a Python function, that have the arguments of `name` among others.
-
-    Those are in the order of `name`, which may leave out what stands in front of a value: ``BLOCK=``.
-    """
-    from cuda_ext.compiler.name_expressions import split_arguments  # not needed for what was built
-
-    def arguments(expression: str) -> list[str]:
-        return [*split_arguments(expression.partition("<")[2].rpartition(">")[0])]
-
-    def holds(built: str) -> bool:
-        rest = iter(arguments(built))
-        return all(any(given in (each, each.partition("=")[2]) for each in rest) for given in arguments(name))
-
-    built = [each for each, _ in library.named if "<" in each and plain_name(each) == plain_name(name)]
-    return [each for each in built if holds(each)] if name.endswith(">") else []
-
-
-def _line_of_function(library: Library, name: str) -> str:
-    """The instantiation for the kernel `name` of a Python function, after another of it; or nothing."""
-    for kernel in library.manifest.kernels:
-        source = library.manifest.units[kernel.unit].sources[0]
-        built = kernel.expression.partition(" if ")[0]
-        if plain_name(built) == plain_name(name) and source.name.endswith(".py") and source.instantiate:
-            from cuda_ext.compiler.front_ends.instantiation import instantiate_alike
-
-            try:
-                return instantiate_alike(source.instantiate[0], built, name)
-            except ValueError:
-                continue  # in a damaged manifest
-    return ""
-
-
-def _join(names: Iterable[str], most: int = 20) -> str:
-    first = list(names)
-    more = f" and {len(first) - most} more" if len(first) > most else ""
-    return ", ".join(first[:most]) + more
+    return explain_missing_kernel(library, name, obstacle)

@@ -1,157 +1,285 @@
-"""Overload resolution: choose the kernel of a name that fits the types of a call's arguments."""
+"""Overload resolution: choose the kernel of a name that fits the constants and types of a call's arguments.
+
+A name may have hundreds of kernels. So an index has, for each constant and for each type of a parameter, the
+set of kernels with it, as a number whose bits are kernels. A choice looks at each argument once, not at each
+kernel.
+"""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, did_you_mean
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
-from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, suggest_array
+from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, make_fields, suggest_array
+from cuda_ext.runtime.launch.fast_launch import values_of_constant
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
-from cuda_ext.runtime.launch.python_arguments import is_constant
+from cuda_ext.runtime.launch.python_arguments import spelled_constants
 
-__all__ = ["choose_by_constants", "choose_overload", "choosing_keywords"]
+__all__ = ["OverloadIndex"]
 
-# Keywords of these types choose a kernel by their values.
-_COMPARED = (bool, float, int, str, tuple, type(None))
-
-# How well an argument fits: exactly, or after a conversion.
-_EXACT, _CONVERTED = 0, 1
+# The most kernels and types that a message lists.
+_MOST_LISTED = 10
 
 
-def choose_by_constants(kernels: tuple[Kernel, ...], keywords: Mapping[str, object]) -> tuple[Kernel, ...]:
-    """Choose the kernels that were compiled for those `keywords` that are constants of theirs.
+class OverloadIndex:
+    """The `kernels` of one name.
 
-    What is a constant of one kernel may be a parameter of another. Raises :class:`ArgumentError` if none was.
+    ``shapes`` has one kernel for each set of names of parameters and constants. The others are what a
+    remembered choice depends on, for ``_launch.Overloads``: the values of ``constants``, by their names and
+    types; the names in ``order``, the arguments of the function, where more are given by position than the
+    ``fewest`` parameters of a kernel.
     """
-    chosen = tuple(
-        kernel
-        for kernel in kernels
-        if all(is_constant(keywords[n], text) for n, text in kernel.constants.items() if n in keywords)
-    )
-    if not chosen:
-        names = {name for kernel in kernels for name in kernel.constants}
-        wanted = ", ".join(f"{n}={describe_value(value)}" for n, value in keywords.items() if n in names)
-        raise ArgumentError(
-            f"no kernel was built for {wanted}",
-            remedy="built: " + "; ".join(kernel.expression for kernel in kernels),
-        )
-    return chosen
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self._kernels = kernels
+        self._all = (1 << len(kernels)) - 1
+        shapes: dict[tuple[object, ...], _Shape] = {}
+        # The kernels with a constant, by its name and text.
+        self._with: dict[str, dict[str, int]] = {}
+        for number, kernel in enumerate(kernels):
+            bit = 1 << number
+            for name, text in kernel.constants.items():
+                texts = self._with.setdefault(name, {})
+                texts[text] = texts.get(text, 0) | bit
+            key = (
+                *(parameter.name for parameter in kernel.parameters),
+                None,
+                *kernel.constants,
+                *kernel.order,
+            )
+            shape = shapes.get(key)
+            if shape is None:
+                shape = shapes[key] = _Shape(kernel)
+            shape.add(kernel.parameters, bit)
+        self._shapes = [*shapes.values()]
+        self.shapes = [shape.kernel for shape in self._shapes]
+        self.fewest = min(len(kernel.parameters) for kernel in kernels)
+        orders = {kernel.order for kernel in kernels if kernel.order}
+        self.order = tuple(map(sys.intern, *orders)) if len(orders) == 1 else ()
+        self._without = {name: self._all & ~reduce(or_, texts.values()) for name, texts in self._with.items()}
+        self.constants: dict[str, dict[type, dict[object, object]]] = {}
+        for name, texts in self._with.items():
+            by_type = self.constants[sys.intern(name)] = {}
+            for value in (value for text in texts for value in values_of_constant(text)):
+                by_type.setdefault(type(value), {})[value] = value
+
+    def choose(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> Kernel:
+        """Choose the kernel that fits the arguments best. Only values of constants matter.
+
+        Raises :class:`ArgumentError` if none fits, or if several fit and none is at least as good as all
+        others in each argument.
+        """
+        named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
+        candidates = self._choose_by_constants(named)
+        # For each argument, the kernels that it fits exactly, and all that it fits.
+        given = [*arguments, *named.values()]
+        exact, accepting = [0] * len(given), [0] * len(given)
+        fits = matching = 0
+        for shape in self._shapes:
+            parameters = shape.match(arguments, named)
+            kernels = shape.kernels & candidates
+            if parameters is None or not kernels:
+                continue
+            matching |= kernels
+            for i, (types, argument) in enumerate(zip(parameters, given, strict=True)):
+                exactly, converted = _fits(types, argument) if types else (kernels, 0)  # a constant
+                exact[i] |= exactly & kernels
+                accepting[i] |= (exactly | converted) & kernels
+        fits = matching
+        for accepted in accepting:
+            fits &= accepted
+        best = fits
+        for exactly in exact:
+            best &= exactly & fits or best
+        if best and not best & (best - 1):
+            return self._kernels[best.bit_length() - 1]
+        raise self._refuse(arguments, named, fits, matching, accepting)
+
+    def _choose_by_constants(self, named: Mapping[str, object]) -> int:
+        """The kernels that were compiled for those of the arguments `named` that are constants of theirs.
+
+        What is a constant of one kernel may be a parameter of another.
+        """
+        chosen = self._all
+        for name in self._with.keys() & named.keys():
+            texts = self._with[name]
+            found = (texts.get(text, 0) for text in spelled_constants(named[name]))
+            chosen &= reduce(or_, found, self._without[name])
+        if chosen:
+            return chosen
+        wanted = {name: value for name, value in named.items() if name in self._with}
+        spelled = ", ".join(f"{name}={describe_value(value)}" for name, value in wanted.items())
+        built = (f"{name}={_list([*self._with[name]])}" for name in wanted)
+        limit = ", not in all combinations" if len(wanted) > 1 else ""
+        raise ArgumentError(f"no kernel was built for {spelled}", remedy=f"built: {'; '.join(built)}{limit}")
+
+    def _refuse(
+        self,
+        arguments: Sequence[object],
+        named: Mapping[str, object],
+        fits: int,
+        matching: int,
+        accepting: Sequence[int],
+    ) -> ArgumentError:
+        """The error for arguments that fit none of the kernels `matching` by number and names, or several."""
+        given = [*arguments, *named.values()]
+        for argument in given:
+            try:
+                device_memory(argument)
+            except ArgumentError as error:  # an array that no kernel can take, in other memory for instance
+                return error
+        # With the names, which may be misspelt.
+        spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
+        types = ", ".join([*map(_describe_type, arguments), *spelled])
+        signatures = [kernel.signature for kernel in self._in(fits or matching or self._all)]
+        listed = "".join(f"\n  {signature}" for signature in signatures[:_MOST_LISTED])
+        if len(signatures) > _MOST_LISTED:
+            listed += f"\n  and {len(signatures) - _MOST_LISTED} more"
+        if fits:
+            example = next(self._in(fits)).expression
+            remedy = f'choose one with brackets, as in kernels["{example}"]:{listed}'
+            return ArgumentError(f"({types}) fits several kernels", remedy=remedy)
+        for i, accepted in enumerate(accepting if matching else ()):
+            if not accepted:
+                name = [*named][i - len(arguments)] if i >= len(arguments) else ""
+                tried = [
+                    parameter
+                    for kernel in self._in(matching)
+                    for j, parameter in enumerate(kernel.parameters)
+                    if (parameter.name == name if name else i == j)
+                ]
+                return _refuse_argument(tried, given[i])
+        known = {
+            *LAUNCH_KEYWORDS,
+            *self._with,
+            *(p.name for kernel in self.shapes for p in kernel.parameters),
+        }
+        remedies = [did_you_mean(name, known) for name in named if name not in known]
+        remedy = "; ".join(filter(None, [*remedies[:1], f"built:{listed}"]))
+        return ArgumentError(f"({types}) fits no kernel", remedy=remedy)
+
+    def _in(self, kernels: int) -> Iterator[Kernel]:
+        return (kernel for number, kernel in enumerate(self._kernels) if kernels >> number & 1)
 
 
-def choosing_keywords(kernel: Kernel, keywords: Mapping[str, object]) -> dict[str, object] | None:
-    """Those of `keywords` that choose `kernel` in C: constants by their values, arguments by their types.
+class _Shape:
+    """The kernels with the names of parameters and constants that `kernel` has."""
 
-    ``None`` if an argument would choose by its value there.
-    """
-    named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
-    by_value = (name for name, value in named.items() if type(value) in _COMPARED)
-    return named if kernel.constants.keys() >= {*by_value} else None
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.kernels = 0
+        # For each parameter, one of each type, and the kernels that have it.
+        self._types: list[dict[object, tuple[Parameter, int]]] = [{} for _ in kernel.parameters]
+        self._positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
 
+    def add(self, parameters: Sequence[Parameter], bit: int) -> None:
+        self.kernels |= bit
+        for types, parameter in zip(self._types, parameters, strict=True):
+            key = parameter.type, parameter.kind, parameter.element
+            first, kernels = types.get(key, (parameter, 0))
+            types[key] = first, kernels | bit
 
-def choose_overload(
-    kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Mapping[str, object]
-) -> Kernel:
-    """Choose the kernel that fits the types of the arguments best. Their values do not matter.
+    def match(
+        self, arguments: Sequence[object], named: Mapping[str, object]
+    ) -> list[Iterable[tuple[Parameter, int]]] | None:
+        """The parameters that `arguments` and those `named` are for, none for a constant, by their types.
 
-    Raises :class:`ArgumentError` if none fits, or if several fit and none is at least as good as all others
-    in each argument.
-    """
-    named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
-    fits = {kernel: fit for kernel in kernels if (fit := _fits_of(kernel, arguments, named)) is not None}
-    best = [
-        kernel
-        for kernel, fit in fits.items()
-        if all(all(a <= b for a, b in zip(fit, other, strict=True)) for other in fits.values())
-    ]
-    if len(best) == 1:
-        return best[0]
-    # With the names, which may be misspelt.
-    spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
-    types = ", ".join([*map(_describe_type, arguments), *spelled])
-    candidates = "".join(f"\n  {kernel.signature}" for kernel in (fits or kernels))
-    if fits:
-        raise ArgumentError(
-            f"({types}) fits several kernels",
-            remedy=f'choose one with brackets, as in kernels["{next(iter(fits)).expression}"]:{candidates}',
-        )
-    names = {p.name for kernel in kernels for p in kernel.parameters}
-    known = {*names, *LAUNCH_KEYWORDS, *(name for kernel in kernels for name in kernel.constants)}
-    remedies = [
-        *(did_you_mean(name, known) for name in named if name not in known),
-        *map(suggest_array, (*arguments, *named.values())),
-    ]
-    raise ArgumentError(f"({types}) fits none of:{candidates}", remedy=next(filter(None, remedies), ""))
-
-
-def _fits_of(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:
-    parameters = kernel.parameters
-    rest = {parameter.name: parameter for parameter in parameters[len(arguments) :]}
-    if len(arguments) > len(parameters) or named.keys() - kernel.constants.keys() != rest.keys():
-        return None
-    given = [*zip(parameters, arguments, strict=False), *((rest.get(n), value) for n, value in named.items())]
-    fits = []
-    for parameter, argument in given:
-        fit = _fit_of(parameter, argument) if parameter else _EXACT  # a constant
-        if fit is None:
+        ``None`` if they are others than the kernels have.
+        """
+        rest = self._positions.keys() - [p.name for p in self.kernel.parameters[: len(arguments)]]
+        if len(arguments) > len(self._types) or named.keys() - self.kernel.constants.keys() != rest:
             return None
-        fits.append(fit)
-    return fits
+        by_name = (self._types[self._positions[name]] if name in rest else {} for name in named)
+        return [types.values() for types in (*self._types[: len(arguments)], *by_name)]
 
 
-def _fit_of(parameter: Parameter, argument: Any) -> int | None:
+def _fits(types: Iterable[tuple[Parameter, int]], argument: Any) -> tuple[int, int]:
+    """The kernels with parameters of these types that the argument fits exactly, and after a conversion."""
+    exact = converted = 0
+    for parameter, kernels in types:
+        is_exact = _fits_exactly(parameter, argument)
+        if is_exact:
+            exact |= kernels
+        elif is_exact is not None:
+            converted |= kernels
+    return exact, converted
+
+
+def _fits_exactly(parameter: Parameter, argument: Any) -> bool | None:
+    """Return how well `argument` fits: exactly, or after a conversion; ``None`` if it does not."""
     match parameter.kind:
         case "pointer":
-            return _fit_of_pointer(parameter, argument)
+            return _fits_pointer(parameter, argument)
         case "integer" | "unsigned" | "enum" | "bool":
             if not isinstance(argument, numbers.Integral) and not is_numpy_bool(argument):
                 return None
-            return _fit_of_number(
-                parameter, argument, isinstance(argument, bool) == (parameter.kind == "bool")
-            )
+            return _fits_number(parameter, argument, isinstance(argument, bool) == (parameter.kind == "bool"))
         case "float":
             if not isinstance(argument, numbers.Real):
                 return None
-            return _fit_of_number(parameter, argument, not isinstance(argument, numbers.Integral))
-    if parameter.element and (fit := _fit_of_pointer(parameter, argument)) is not None:
-        return fit  # of a tensor map
+            return _fits_number(parameter, argument, not isinstance(argument, numbers.Integral))
+    if parameter.element and (fits := _fits_pointer(parameter, argument)) is not None:
+        return fits  # of a tensor map
     if isinstance(argument, numbers.Real):
         # The compiler describes half types as structures.
-        return _CONVERTED if parameter.type in ("__half", "__nv_bfloat16") else None
-    return _EXACT
+        return False if parameter.type in ("__half", "__nv_bfloat16") else None
+    return True
 
 
-def _fit_of_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> int:
+def _fits_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> bool:
     """The fit of a number: Python's have no width, numpy's do."""
     dtype = getattr(argument, "dtype", None)
-    if dtype is None:
-        return _EXACT if of_that_kind else _CONVERTED
-    return _EXACT if dtype_of_typestr(dtype.str) in accepted_dtypes(parameter.type) else _CONVERTED
+    return of_that_kind if dtype is None else dtype_of_typestr(dtype.str) in accepted_dtypes(parameter.type)
 
 
-def _fit_of_pointer(parameter: Parameter, argument: Any) -> int | None:
+def _fits_pointer(parameter: Parameter, argument: Any) -> bool | None:
     if argument is None or type(argument) is int:
-        return _CONVERTED
+        return False
     if is_host_array(argument) or isinstance(argument, Out):
         dtype = dtype_of_typestr(argument.dtype.str)
     else:
         try:
             memory = device_memory(argument)
         except ArgumentError:
-            return _CONVERTED  # the launch reports what is wrong with it
+            return False  # the launch reports what is wrong with it
         if memory is None:
             return None
         dtype = memory.dtype
     accepted = accepted_dtypes(parameter.element or "void")
     if not accepted or not dtype:
-        return _CONVERTED
-    return _EXACT if dtype in accepted else None
+        return False
+    return True if dtype in accepted else None
+
+
+def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> ArgumentError:
+    """The error for an argument that fits none of the `parameters` that it is given for."""
+    types = [*dict.fromkeys(parameter.type for parameter in parameters)]
+    if len(types) == 1:
+        (field,) = make_fields(parameters[:1])
+        try:
+            field.value(argument)
+        except ArgumentError as error:
+            return error
+    found = _describe_type(argument) if hasattr(argument, "dtype") else describe_value(argument)
+    return ArgumentError(
+        f"expected one of {_list(types)}, found {found}",
+        where=f"argument {parameters[0].name!r}",
+        remedy=suggest_array(argument),
+    )
+
+
+def _list(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_LISTED
+    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _describe_type(argument: Any) -> str:

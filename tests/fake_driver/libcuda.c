@@ -66,7 +66,7 @@ typedef struct Symbol {
 
 typedef struct Library {
   int kernel_count, symbol_count;
-  Kernel kernels[64];
+  Kernel kernels[1024];
   Symbol symbols[1024];
 } Library;
 

@@ -74,7 +74,7 @@ def test_the_instantiation_follows_from_the_dtypes(kernels: Any, torch: Any) -> 
         x, y = (torch.arange(1000, dtype=dtype, device="cuda") for _ in range(2))
         kernels.axpy(1000, 2.0, x, y, threads=1000)
         assert torch.equal(y, 3 * x)
-    with pytest.raises(ArgumentError, match=r"fits none of:\n  axpy<double>"):
+    with pytest.raises(ArgumentError, match=r"^argument 'x': expected one of "):
         kernels.axpy(1000, 2.0, x.to(torch.int32), y, threads=1000)
     with pytest.raises(ArgumentError, match="fits several kernels"):
         kernels.sized(x, grid=1, block=1)

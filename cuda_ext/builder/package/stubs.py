@@ -92,7 +92,7 @@ class _Writer:
         self.classes: list[str] = []
         self._sources = [unit.title for unit in manifest.units]
         self._comments = comments
-        self._fixed = manifest.fixed_kernels
+        self._fixes = manifest.fixes
         self._specialised = {each.name: each for each in manifest.variants if each.specialised}
         self._taken = set(root.names())
         self._used: set[str] = set()
@@ -240,7 +240,7 @@ class _Writer:
     def _calls(self, kernel: Kernel) -> tuple[tuple[tuple[str, ...], str], ...]:
         """The parameters of each overload of a call of `kernel`, and the type of the keywords of a launch."""
         parameters = self._parameters(kernel)
-        if kernel.expression in self._fixed:
+        if self._fixes(kernel):
             return ((parameters, "FixedLaunch"),)
         return (parameters, "GridLaunch"), (parameters, "ThreadsLaunch")
 

@@ -35,7 +35,7 @@ else:
 
         compiled = None
 
-__all__ = ["BoundLaunch", "FastLaunch", "Overloads", "extent_terms"]
+__all__ = ["BoundLaunch", "FastLaunch", "Overloads", "extent_terms", "values_of_constant"]
 
 # What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
 _KINDS = {
@@ -93,8 +93,14 @@ class FastLaunch(Launch):
         can_derive = all(map(_can_derive, kernel.hidden))
         parameters = _describe(kernel.parameters) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
-        constants = _plain_constants(kernel.constants)
-        launch = super().__new__(cls, parameters, candidates, is_bound, stream, hidden, constants)
+        constants = tuple(
+            (sys.intern(name), value)
+            for name, text in kernel.constants.items()
+            for value in values_of_constant(text)
+        )
+        # Constants by position lie where the function of Python has them.
+        order = tuple(map(sys.intern, kernel.order)) if constants else ()
+        launch = super().__new__(cls, parameters, candidates, is_bound, stream, hidden, constants, order)
         launch._kernel = kernel
         launch._candidates = candidates
         launch._is_bound = is_bound
@@ -244,11 +250,36 @@ def extent_terms(kernel: Kernel) -> dict[str, tuple[int, str, int]]:
     return {source: (positions[name], _SOURCES[what], axis) for source, (name, what, axis) in extents.items()}
 
 
-def _plain_constants(constants: Mapping[str, str]) -> tuple[tuple[str, object], ...]:
-    """Those of `constants` that C compares; others are compared carefully."""
-    words = {"True": True, "False": False, "None": None}
-    plain = [(name, text) for name, text in constants.items() if text in words or text.lstrip("-").isdigit()]
-    return tuple((sys.intern(name), words[text] if text in words else int(text)) for name, text in plain)
+_WORDS = {"True": True, "False": False, "None": None}
+
+
+def values_of_constant(text: str) -> list[object]:
+    """The arguments that C takes for the constant which Python spells `text`; others are compared carefully.
+
+    >>> values_of_constant("64"), values_of_constant("'relu'"), values_of_constant("fp32")
+    ([64, '64'], ['relu', "'relu'"], ['fp32'])
+    >>> values_of_constant("(2, 3)")
+    [(2, 3), '(2, 3)']
+    """
+    if text in _WORDS:
+        return [_WORDS[text], text]
+    if text[:1] in ("'", '"') and "\\" not in text:
+        return [text[1:-1], text]
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if repr(value) == text:
+            return [value, text]
+    if text.startswith("("):
+        from ast import literal_eval  # a slow import
+
+        try:
+            return [literal_eval(text), text]
+        except (ValueError, SyntaxError):
+            pass
+    return [text]
 
 
 def _kind(parameter: Parameter) -> str:

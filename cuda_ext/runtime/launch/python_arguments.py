@@ -91,11 +91,17 @@ def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any])
 
 
 def is_constant(value: object, text: str) -> bool:
-    """Whether `value` is the constant that Python spells `text`. Strings name dtypes and functions, too."""
+    """Whether `value` is the constant that Python spells `text`."""
+    return text in spelled_constants(value)
+
+
+def spelled_constants(value: object) -> set[str]:
+    """The texts of the constants that `value` gives: strings name dtypes and functions, too."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         value = int(value)
-    is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
-    return is_plain and text in (repr(value), value)
+    if value is None or isinstance(value, bool | int | float | str | tuple):
+        return {repr(value), value} if isinstance(value, str) else {repr(value)}
+    return set()
 
 
 def constant_values(constants: Mapping[str, str]) -> dict[str, Any]:

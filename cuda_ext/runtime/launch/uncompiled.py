@@ -19,5 +19,8 @@ class Launch:
 
 
 class Overloads(Launch):
-    def __remember__(self, *_: object, **constants: object) -> None:
+    def __choose_by__(self, *_: object) -> None:
+        pass
+
+    def __remember__(self, *_: object, **named: object) -> None:
         pass

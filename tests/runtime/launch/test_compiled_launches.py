@@ -605,7 +605,38 @@ for _ in range(3):
                 pass
 known = [type(f"T{i}", (), {"dtype": i})() for i in range(200)]
 assert [overloads(*([each] * 2), grid=1, block=1) for each in known] == ["carefully"] * 200
-del overloads, known
+
+# More than fit into the first tables, with constants by name and by position.
+class Chosen(_launch.Overloads):
+    def __launch_carefully__(self, /, *arguments, **keywords):
+        made = Answer((*arguments, keywords.get("c")))
+        self.__remember__(made, *arguments, **keywords)
+        return made()
+class Answer:
+    def __init__(self, answer):
+        self.answer = answer
+    def __call__(self, *_, **__):
+        return self.answer
+chosen = Chosen(())
+constants = {"c": {int: {i: i for i in range(300)}, str: {"x": "x"}, bool: {True: True}}}
+constants["c"][type(None)] = {None: None}
+chosen.__choose_by__(constants, ("a", "c"), 1)
+for _ in range(2):
+    for i in [*range(300), "x", True, None, 0.5]:
+        assert chosen(7, c=i) == (7, i) and chosen(7, i) == (7, i, None), i
+        assert type(chosen(7, c=i)[1]) is type(i)
+assert chosen(8, c=1) == (7, 1) and chosen(9, c=400) == (9, 400) and chosen(9, c=500) == (9, 400)
+assert chosen(7, c="y") == (7, "y") and chosen(7, c="z") == (7, "z")
+for wrong in ((), ({}, (), "n"), ([], (), 1), ({"c": 1}, (), 1), ({1: {}}, (), 1)):
+    try:
+        Chosen(()).__choose_by__(*wrong)
+    except TypeError:
+        continue
+    raise AssertionError(wrong)
+known += [type(f"U{i}", (), {"dtype": i})() for i in range(3000)]
+for _ in range(2):
+    assert [chosen(each)[0] is each for each in known] == [True] * len(known)
+del overloads, known, chosen
 gc.collect()
         """
     )

@@ -10,13 +10,18 @@
 #define Py_END_CRITICAL_SECTION() }
 #endif
 
-/* A table that only grows: readers load its count, and a writer, alone in a critical section, stores that last. */
+/* A table that only grows: readers load its count, or a pointer in it, and a writer, alone in a critical section, stores
+ * that last. */
 #ifdef Py_GIL_DISABLED
 #define LOAD(count) _Py_atomic_load_int_acquire(&(count))
 #define STORE(count, value) _Py_atomic_store_int_release(&(count), (value))
+#define LOAD_POINTER(pointer) _Py_atomic_load_ptr_acquire(&(pointer))
+#define STORE_POINTER(pointer, value) _Py_atomic_store_ptr_release(&(pointer), (value))
 #else
 #define LOAD(count) (count)
 #define STORE(count, value) ((count) = (value))
+#define LOAD_POINTER(pointer) (pointer)
+#define STORE_POINTER(pointer, value) ((pointer) = (value))
 #endif
 
 #endif

@@ -38,10 +38,23 @@ static int parse_pointer(PyObject* object, void* result) {
   return address != NULL;
 }
 
-/* Whether two objects are equal that are None, booleans or integers; others count as different. */
+/* Whether two objects are equal that are None, booleans, integers, floats of the same bits, texts, or tuples of these;
+ * others count as different. */
 static int are_equal_constants(PyObject* one, PyObject* other) {
   if (one == other) return 1;
-  return PyLong_CheckExact(one) && PyLong_CheckExact(other) && PyObject_RichCompareBool(one, other, Py_EQ) == 1;
+  if (Py_TYPE(one) != Py_TYPE(other)) return 0;
+  if (PyLong_CheckExact(one)) return PyObject_RichCompareBool(one, other, Py_EQ) == 1;
+  if (PyUnicode_CheckExact(one)) return PyUnicode_Compare(one, other) == 0;
+  if (PyFloat_CheckExact(one)) {
+    const double values[] = {PyFloat_AS_DOUBLE(one), PyFloat_AS_DOUBLE(other)};
+    return !memcmp(&values[0], &values[1], sizeof *values);
+  }
+  if (!PyTuple_CheckExact(one) || PyTuple_GET_SIZE(one) != PyTuple_GET_SIZE(other)) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(one); i++) { /* constants of a kernel are no deep tuples */
+    PyObject* item = PyTuple_GET_ITEM(one, i);
+    if (PyTuple_CheckExact(item) || !are_equal_constants(item, PyTuple_GET_ITEM(other, i))) return 0;
+  }
+  return 1;
 }
 
 #endif

@@ -16,7 +16,8 @@ typedef struct Launch {
   int parameter_count;
   Hidden* hidden; /* in the order of their positions */
   int hidden_count;
-  PyObject* constants; /* a tuple of (name, value): keywords that a call may repeat; NULL for none */
+  PyObject* constants; /* a tuple of (name, value): constants that a call may repeat; NULL for none */
+  PyObject* order;     /* the names of parameters and constants, where constants may be given by position; NULL for none */
   PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
   int is_bound;         /* whether the configuration is fixed */
   int has_stream;       /* whether the stream is fixed, too */
@@ -47,26 +48,41 @@ static int find_device(Launch* launch, int device, OnDevice* copy) {
   return outcome;
 }
 
-/* Whether the keyword `name` repeats a constant of the kernel. */
+/* Whether `value`, an argument called `name`, repeats a constant of the kernel. */
 static int is_constant(const Launch* launch, PyObject* name, PyObject* value) {
   for (Py_ssize_t i = 0; launch->constants && i < PyTuple_GET_SIZE(launch->constants); i++) {
     PyObject* constant = PyTuple_GET_ITEM(launch->constants, i);
-    if (PyTuple_GET_ITEM(constant, 0) == name) return are_equal_constants(PyTuple_GET_ITEM(constant, 1), value);
+    if (PyTuple_GET_ITEM(constant, 0) == name && are_equal_constants(PyTuple_GET_ITEM(constant, 1), value)) return 1;
   }
   return 0;
 }
 
+/* Put the `count` arguments, among which constants are given by position, into `ordered` without these. Returns the number
+ * of the others, or -1 if a constant is not repeated, or parameters are left out between them. */
+static int take_by_order(const Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject** ordered) {
+  int taken = 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject* name = PyTuple_GET_ITEM(launch->order, i);
+    if (taken < launch->parameter_count && launch->names[taken] == name) {
+      ordered[taken++] = arguments[i];
+    } else if (!is_constant(launch, name, arguments[i])) {
+      return -1;
+    }
+  }
+  return taken;
+}
+
 /* Put the values of the keywords `names`, which lie behind the `count` arguments by position, into `options`, or into
- * `ordered` at the positions of the parameters, where those of the others lie already. Returns 0, or -1. */
-static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+ * `ordered` at the positions of the parameters, where `taken` lie already. Returns 0, or -1. */
+static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names, int taken,
                          PyObject** ordered, Options* options) {
   const int parameter_count = launch->parameter_count;
-  Py_ssize_t missing = parameter_count - count;
+  Py_ssize_t missing = parameter_count - taken;
   for (Py_ssize_t j = 0; names && j < PyTuple_GET_SIZE(names); j++) {
     PyObject* name = PyTuple_GET_ITEM(names, j);
     if (!launch->is_bound && is_careful_option(&launch->base.state->names, name)) return -1;
     PyObject** place = launch->is_bound ? NULL : find_option(&launch->base.state->names, options, name);
-    for (Py_ssize_t i = count; i < parameter_count && !place; i++) {
+    for (int i = taken; i < parameter_count && !place; i++) {
       if (launch->names[i] == name) {
         place = &ordered[i];
         missing--;
@@ -113,15 +129,22 @@ static int insert_hidden(const Launch* launch, PyObject* const* arguments, Layou
 /* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
 static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   const State* state = launch->base.state;
-  if (!launch->parameters || !LOAD(state->is_connected) || count > launch->parameter_count) return -1;
+  if (!launch->parameters || !LOAD(state->is_connected)) return -1;
   PyObject* const* ordered = arguments;
   PyObject* by_name[MOST_PARAMETERS];
-  if (count < launch->parameter_count) {
-    for (int i = 0; i < launch->parameter_count; i++) by_name[i] = i < count ? arguments[i] : NULL;
+  int taken = (int)count;
+  if (count > launch->parameter_count) {
+    if (!launch->order || count > PyTuple_GET_SIZE(launch->order)) return -1;
+    taken = take_by_order(launch, arguments, count, by_name);
+    if (taken < 0) return -1;
+    ordered = by_name;
+  } else if (count < launch->parameter_count) {
+    for (int i = 0; i < count; i++) by_name[i] = arguments[i];
     ordered = by_name;
   }
+  for (int i = taken; i < launch->parameter_count; i++) by_name[i] = NULL;
   Options options = {NULL};
-  if (take_keywords(launch, arguments, count, names, by_name, &options)) return -1;
+  if (take_keywords(launch, arguments, count, names, taken, by_name, &options)) return -1;
 
   unsigned char memory[MOST_BYTES];
   void* values[MOST_PARAMETERS];
@@ -325,12 +348,26 @@ static int set_constants(Launch* launch, PyObject* constants) {
   return 0;
 }
 
+/* Check that `order` has names, which are interned. */
+static int set_order(Launch* launch, PyObject* order) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); i++) {
+    PyObject* name = PyTuple_GET_ITEM(order, i);
+    if (!PyUnicode_CheckExact(name) || !PyUnicode_CHECK_INTERNED(name)) {
+      PyErr_Format(PyExc_TypeError, "expected an interned name, found %R", name);
+      return -1;
+    }
+  }
+  launch->order = Py_NewRef(order);
+  return 0;
+}
+
 static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"parameters", "candidates", "is_bound", "stream", "hidden", "constants", NULL};
-  PyObject *parameters, *hidden = NULL, *constants = NULL, *candidates = NULL, *stream = Py_None;
+  static char* names[] = {"parameters", "candidates", "is_bound", "stream", "hidden", "constants", "order", NULL};
+  PyObject *parameters, *hidden = NULL, *constants = NULL, *order = NULL, *candidates = NULL, *stream = Py_None;
   int is_bound = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pOO!O!:Launch", names, &parameters, &PyTuple_Type, &candidates,
-                                   &is_bound, &stream, &PyTuple_Type, &hidden, &PyTuple_Type, &constants)) {
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pOO!O!O!:Launch", names, &parameters, &PyTuple_Type,
+                                   &candidates, &is_bound, &stream, &PyTuple_Type, &hidden, &PyTuple_Type, &constants,
+                                   &PyTuple_Type, &order)) {
     return NULL;
   }
   if (parameters != Py_None && !PyTuple_Check(parameters)) {
@@ -345,7 +382,7 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
   }
   if (PyErr_Occurred() || (parameters != Py_None && set_parameters(launch, parameters)) ||
       (hidden && set_hidden(launch, hidden)) || (constants && set_constants(launch, constants)) ||
-      (candidates && set_candidates(launch, candidates))) {
+      (order && set_order(launch, order)) || (candidates && set_candidates(launch, candidates))) {
     Py_DECREF(launch);
     return NULL;
   }
@@ -354,12 +391,14 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
 
 static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(((Launch*)self)->constants);
+  Py_VISIT(((Launch*)self)->order);
   Py_VISIT(((Launch*)self)->candidates);
   return visit_callable(self, visit, arg);
 }
 
 static int clear_launch(PyObject* self) {
   Py_CLEAR(((Launch*)self)->constants);
+  Py_CLEAR(((Launch*)self)->order);
   Py_CLEAR(((Launch*)self)->candidates);
   return 0;
 }
@@ -375,7 +414,7 @@ static void deallocate_launch(PyObject* self) {
 
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc,
-     "Launch(parameters, candidates=(), is_bound=False, stream=None, hidden=(), constants=())\n--\n\n"
+     "Launch(parameters, candidates=(), is_bound=False, stream=None, hidden=(), constants=(), order=())\n--\n\n"
      "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
     {Py_tp_new, new_launch},
     {Py_tp_call, PyVectorcall_Call},

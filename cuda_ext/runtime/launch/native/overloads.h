@@ -7,108 +7,146 @@
 #include "concurrency.h"
 #include "configuration.h"
 
-/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python. Of a keyword it is the
- * name, with the value if that can be a constant; else the key of the argument follows. */
-typedef struct Key {
-  PyObject* type;
-  PyObject* dtype;
-} Key;
+/* What chooses a kernel, in the order of the arguments. For each keyword its name; then, for a constant that a kernel
+ * has, its value, and for all else the type, with the dtype behind it unless it is a number of Python. Equal values are
+ * the same object here, so that pointers are compared. */
+enum { MOST_KEYS = 3 * MOST_PARAMETERS };
 
-/* The kernel that was chosen for these arguments. It does not change. */
+typedef struct Keys {
+  PyObject* items[MOST_KEYS];
+  int count;
+  size_t hash;
+} Keys;
+
+/* The kernel that was chosen for these keys. It does not change. */
 typedef struct Chosen {
   PyObject* kernel;
-  Py_ssize_t count;
-  Key keys[];
+  size_t hash;
+  int count;
+  PyObject* keys[];
 } Chosen;
 
-enum { MOST_CHOSEN = 64, MOST_KEYS = 2 * MOST_PARAMETERS };
+/* A hash table with open addressing, at most half full. A full one is followed by another of twice the size; since other
+ * threads may be reading it, it is freed with the object. */
+typedef struct Table {
+  struct Table* older;
+  size_t size; /* a power of two */
+  Chosen* slots[];
+} Table;
+
+enum { FIRST_SIZE = 16, MOST_CHOSEN = 1 << 16 };
 
 typedef struct Overloads {
   Callable base;
-  PyObject* only; /* the kernel, if there is just one; NULL otherwise */
-  Chosen* chosen[MOST_CHOSEN];
+  PyObject* only;      /* the kernel, if there is just one; NULL otherwise */
+  PyObject* constants; /* by name and type, dictionaries of values to themselves; NULL as long as none is known */
+  PyObject* order;     /* the names of the function's arguments, by which constants are given by position */
+  Py_ssize_t fewest;   /* parameters of a kernel: constants are given by position if there are more arguments */
+  Table* table;        /* NULL as long as nothing was chosen */
   int chosen_count;
 } Overloads;
 
-/* Set `key` to that of `argument`, with references. Returns 0, or -1 if more than types may choose. */
-static int find_key(const State* state, PyObject* argument, Key* key) {
-  PyTypeObject* type = (PyTypeObject*)Py_NewRef((PyObject*)Py_TYPE(argument)); /* the look-up may change the class */
-  PyObject* dtype = NULL;
-  if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type && type != &PyComplex_Type &&
-      argument != Py_None && type != &PyBytes_Type) {
-    dtype = optional_attribute(argument, state->names.dtype);
-    if (!dtype) {
-      Py_DECREF(type);
-      return -1;
-    }
+/* Add `item`, and a reference to it. */
+static void add_key(Keys* keys, PyObject* item) {
+  keys->items[keys->count++] = Py_NewRef(item);
+  keys->hash = (keys->hash ^ ((size_t)item >> 4)) * (size_t)0x9E3779B97F4A7C15u;
+}
+
+/* Add the type and dtype of `argument`. Returns 0, or -1 if more than these may choose. */
+static int add_type_keys(const State* state, PyObject* argument, Keys* keys) {
+  PyTypeObject* type = Py_TYPE(argument);
+  add_key(keys, (PyObject*)type);
+  if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyComplex_Type ||
+      argument == Py_None || type == &PyBytes_Type) {
+    return 0;
   }
-  *key = (Key){(PyObject*)type, dtype};
+  PyObject* dtype = optional_attribute(argument, state->names.dtype);
+  if (!dtype || Py_TYPE(argument) != type) { /* the look-up may have changed the class */
+    Py_XDECREF(dtype);
+    return -1;
+  }
+  add_key(keys, dtype);
+  Py_DECREF(dtype);
   return 0;
 }
 
-static void release_keys(Key* keys, Py_ssize_t count) {
-  for (Py_ssize_t i = 0; i < count; i++) {
-    Py_DECREF(keys[i].type);
-    Py_XDECREF(keys[i].dtype);
-  }
+/* Whether `argument` may be equal to a constant: anything that is no array and like a number, a text or a tuple. */
+static int can_be_constant(const State* state, PyObject* argument) {
+  if (find_array_type(&state->types, argument)) return 0;
+  return argument == Py_None || PyIndex_Check(argument) || PyFloat_Check(argument) || PyUnicode_Check(argument) ||
+         PyTuple_Check(argument);
 }
 
-/* Whether a keyword chooses by this value. */
-static int can_be_constant(PyObject* value) {
-  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-         PyUnicode_CheckExact(value) || PyTuple_CheckExact(value);
+/* Add the value of `argument` if it is one of the constants that kernels have, by their types; or its type, if all other
+ * values choose the same kernel. Returns as above. */
+static int add_constant_key(const State* state, PyObject* by_type, PyObject* argument, Keys* keys) {
+  if (!can_be_constant(state, argument)) return add_type_keys(state, argument, keys);
+  PyObject* values = PyDict_GetItemWithError(by_type, (PyObject*)Py_TYPE(argument));
+  PyObject* known = values ? PyDict_GetItemWithError(values, argument) : NULL;
+  if (PyErr_Occurred()) return -1;
+  const int is_number = PyLong_CheckExact(argument) || PyFloat_CheckExact(argument);
+  if (known ? !are_equal_constants(known, argument) : !is_number) return -1;
+  add_key(keys, known ? known : (PyObject*)Py_TYPE(argument));
+  return 0;
 }
 
-/* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options. Returns
- * how many, or -1, perhaps with an exception, and no references. */
-static Py_ssize_t find_keys(const State* state, PyObject* const* arguments, Py_ssize_t count, PyObject* names, Key* keys) {
+/* Add what chooses of an argument that may be called `name`. */
+static int add_keys(const Overloads* overloads, PyObject* name, PyObject* argument, Keys* keys) {
+  PyObject* by_type = name && overloads->constants ? PyDict_GetItemWithError(overloads->constants, name) : NULL;
+  if (by_type) return add_constant_key(overloads->base.state, by_type, argument, keys);
+  return PyErr_Occurred() ? -1 : add_type_keys(overloads->base.state, argument, keys);
+}
+
+static void release_keys(PyObject* const* keys, int count) {
+  for (int i = 0; i < count; i++) Py_DECREF(keys[i]);
+}
+
+/* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options, to be
+ * released in any case. Returns 0, or -1, perhaps with an exception. */
+static int find_keys(const Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+                     Keys* keys) {
+  keys->count = 0;
+  keys->hash = (size_t)count;
   if (count + (names ? PyTuple_GET_SIZE(names) : 0) > MOST_PARAMETERS) return -1;
-  Py_ssize_t found = 0;
-  for (; found < count; found++) {
-    if (find_key(state, arguments[found], &keys[found])) {
-      release_keys(keys, found);
-      return -1;
-    }
+  const Py_ssize_t named_count = overloads->order ? PyTuple_GET_SIZE(overloads->order) : 0;
+  const int by_order = count > overloads->fewest && count <= named_count;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (add_keys(overloads, by_order ? PyTuple_GET_ITEM(overloads->order, i) : NULL, arguments[i], keys)) return -1;
   }
   Options options;
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
-    if (find_option(&state->names, &options, name)) continue;
-    PyObject* value = arguments[count + i];
-    const int is_compared = can_be_constant(value);
-    keys[found++] = (Key){Py_NewRef(name), is_compared ? Py_NewRef(value) : NULL};
-    if (!is_compared && find_key(state, value, &keys[found++])) {
-      release_keys(keys, found - 1);
-      return -1;
+    if (find_option(&overloads->base.state->names, &options, name)) continue;
+    add_key(keys, name);
+    if (add_keys(overloads, name, arguments[count + i], keys)) return -1;
+  }
+  return 0;
+}
+
+/* The slot of `table` that has `keys`, or the empty one where they belong. */
+static Chosen** find_slot(Table* table, PyObject* const* keys, int count, size_t hash) {
+  for (size_t i = hash >> (4 * sizeof hash);; i++) {
+    Chosen** slot = &table->slots[i & (table->size - 1)];
+    const Chosen* chosen = LOAD_POINTER(*slot);
+    if (!chosen) return slot;
+    if (chosen->hash == hash && chosen->count == count && !memcmp(chosen->keys, keys, (size_t)count * sizeof *keys)) {
+      return slot;
     }
   }
-  return found;
 }
 
-static int are_equal(const Key* keys, const Chosen* chosen, Py_ssize_t count) {
-  if (chosen->count != count) return 0;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    if (keys[i].type != chosen->keys[i].type) return 0;
-    if (keys[i].dtype == chosen->keys[i].dtype) continue;
-    if (!keys[i].dtype || !chosen->keys[i].dtype) return 0;
-    if (!PyUnicode_CheckExact(keys[i].type) || !are_equal_constants(keys[i].dtype, chosen->keys[i].dtype)) return 0;
-  }
-  return 1;
-}
-
-/* The kernel that was chosen before for arguments of such types; NULL, perhaps with an exception, if none was. */
+/* The kernel that was chosen before for such arguments; NULL, perhaps with an exception, if none was. */
 static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   if (overloads->only) return overloads->only;
-  Key keys[MOST_KEYS];
-  count = find_keys(overloads->base.state, arguments, count, names, keys);
-  if (count < 0) return NULL;
-  PyObject* kernel = NULL;
-  const int chosen_count = LOAD(overloads->chosen_count);
-  for (int i = 0; i < chosen_count && !kernel; i++) {
-    if (are_equal(keys, overloads->chosen[i], count)) kernel = overloads->chosen[i]->kernel;
+  Table* table = LOAD_POINTER(overloads->table);
+  if (!table) return NULL;
+  Keys keys;
+  const Chosen* chosen = NULL;
+  if (!find_keys(overloads, arguments, count, names, &keys)) {
+    chosen = LOAD_POINTER(*find_slot(table, keys.items, keys.count, keys.hash));
   }
-  release_keys(keys, count);
-  return kernel;
+  release_keys(keys.items, keys.count);
+  return chosen ? chosen->kernel : NULL;
 }
 
 static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
@@ -118,38 +156,84 @@ static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size
   return PyObject_Vectorcall(kernel, arguments, flags, names);
 }
 
+/* The table with room for one more; NULL without memory. */
+static Table* reserve_slot(Overloads* overloads) {
+  Table* table = overloads->table;
+  if (table && (size_t)overloads->chosen_count < table->size / 2) return table;
+  const size_t size = table ? 2 * table->size : FIRST_SIZE;
+  Table* larger = PyMem_Calloc(1, sizeof *larger + size * sizeof *larger->slots);
+  if (!larger) return NULL;
+  larger->older = table;
+  larger->size = size;
+  for (size_t i = 0; table && i < table->size; i++) {
+    Chosen* chosen = table->slots[i];
+    if (chosen) *find_slot(larger, chosen->keys, chosen->count, chosen->hash) = chosen;
+  }
+  STORE_POINTER(overloads->table, larger);
+  return larger;
+}
+
+static void free_chosen(Chosen* chosen) {
+  release_keys(chosen->keys, chosen->count);
+  Py_DECREF(chosen->kernel);
+  PyMem_Free(chosen);
+}
+
 static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
   if (given_count < 1) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
-  Chosen* chosen = PyMem_Malloc(sizeof *chosen + MOST_KEYS * sizeof *chosen->keys);
-  if (!chosen) return PyErr_NoMemory();
-  const Py_ssize_t count = find_keys(overloads->base.state, given + 1, given_count - 1, names, chosen->keys);
-  if (count < 0) {
-    PyMem_Free(chosen);
+  Keys keys;
+  const int failed = find_keys(overloads, given + 1, given_count - 1, names, &keys);
+  Chosen* chosen = failed ? NULL : PyMem_Malloc(sizeof *chosen + (size_t)keys.count * sizeof *chosen->keys);
+  if (!chosen) {
+    release_keys(keys.items, keys.count);
+    if (!failed) return PyErr_NoMemory();
     if (drop_exception()) return NULL;
     Py_RETURN_NONE;
   }
-  chosen->kernel = given[0];
-  chosen->count = count;
-  int is_new = 1;
+  *chosen = (Chosen){.kernel = Py_NewRef(given[0]), .hash = keys.hash, .count = keys.count};
+  memcpy(chosen->keys, keys.items, (size_t)keys.count * sizeof *chosen->keys); /* with their references */
   Py_BEGIN_CRITICAL_SECTION(self);
-  const int known = overloads->chosen_count;
-  for (int i = 0; i < known && is_new; i++) is_new = !are_equal(chosen->keys, overloads->chosen[i], count);
-  if (known == MOST_CHOSEN) is_new = 0;
-  if (is_new) {
-    Py_INCREF(chosen->kernel);
-    overloads->chosen[known] = chosen;
-    STORE(overloads->chosen_count, known + 1);
+  Table* table = overloads->chosen_count < MOST_CHOSEN ? reserve_slot(overloads) : NULL;
+  Chosen** slot = table ? find_slot(table, keys.items, keys.count, keys.hash) : NULL;
+  if (slot && !*slot) {
+    STORE_POINTER(*slot, chosen);
+    overloads->chosen_count++;
+    chosen = NULL;
   }
   Py_END_CRITICAL_SECTION();
-  if (!is_new) {
-    release_keys(chosen->keys, count);
-    PyMem_Free(chosen);
+  if (chosen) free_chosen(chosen);
+  Py_RETURN_NONE;
+}
+
+static PyObject* choose_by(PyObject* self, PyObject* arguments) {
+  Overloads* overloads = (Overloads*)self;
+  PyObject *constants, *order;
+  Py_ssize_t fewest;
+  if (!PyArg_ParseTuple(arguments, "O!O!n:__choose_by__", &PyDict_Type, &constants, &PyTuple_Type, &order, &fewest)) {
+    return NULL;
   }
+  PyObject *name, *by_type;
+  for (Py_ssize_t i = 0; PyDict_Next(constants, &i, &name, &by_type);) {
+    if (!PyUnicode_CheckExact(name) || !PyDict_CheckExact(by_type)) {
+      return PyErr_Format(PyExc_TypeError, "expected dictionaries by name, found %R", by_type);
+    }
+  }
+  Py_BEGIN_CRITICAL_SECTION(self);
+  if (!overloads->table && !overloads->constants) {
+    overloads->order = Py_NewRef(order);
+    overloads->fewest = fewest;
+    overloads->constants = Py_NewRef(constants);
+  }
+  Py_END_CRITICAL_SECTION();
   Py_RETURN_NONE;
 }
 
 static PyMethodDef overloads_methods[] = {
+    {"__choose_by__", choose_by, METH_VARARGS,
+     "__choose_by__(constants, order, fewest)\n--\n\n"
+     "Let values of these constants choose, which are by name, type and value; by position where there are more "
+     "arguments than the `fewest` parameters, in this order."},
     {"__remember__", (PyCFunction)(void (*)(void))remember, METH_FASTCALL | METH_KEYWORDS,
      "__remember__(kernel, *arguments, **named)\n--\n\nCall `kernel` for arguments of these types, and constants."},
     {NULL, NULL, 0, NULL},
@@ -168,26 +252,33 @@ static PyObject* new_overloads(PyTypeObject* type, PyObject* arguments, PyObject
 static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
   Overloads* overloads = (Overloads*)self;
   Py_VISIT(overloads->only);
-  for (int i = 0; i < overloads->chosen_count; i++) {
-    const Chosen* chosen = overloads->chosen[i];
+  Py_VISIT(overloads->constants);
+  Py_VISIT(overloads->order);
+  for (size_t i = 0; overloads->table && i < overloads->table->size; i++) {
+    const Chosen* chosen = overloads->table->slots[i];
+    if (!chosen) continue;
     Py_VISIT(chosen->kernel);
-    for (Py_ssize_t j = 0; j < chosen->count; j++) {
-      Py_VISIT(chosen->keys[j].type);
-      Py_VISIT(chosen->keys[j].dtype);
-    }
+    for (int j = 0; j < chosen->count; j++) Py_VISIT(chosen->keys[j]);
   }
   return visit_callable(self, visit, arg);
 }
 
 static int clear_overloads(PyObject* self) {
   Overloads* overloads = (Overloads*)self;
-  Py_CLEAR(overloads->only);
-  while (overloads->chosen_count) {
-    Chosen* chosen = overloads->chosen[--overloads->chosen_count];
-    Py_DECREF(chosen->kernel);
-    release_keys(chosen->keys, chosen->count);
-    PyMem_Free(chosen);
+  Table* table = overloads->table;
+  overloads->table = NULL;
+  overloads->chosen_count = 0;
+  for (size_t i = 0; table && i < table->size; i++) {
+    if (table->slots[i]) free_chosen(table->slots[i]);
   }
+  while (table) {
+    Table* older = table->older;
+    PyMem_Free(table);
+    table = older;
+  }
+  Py_CLEAR(overloads->only);
+  Py_CLEAR(overloads->constants);
+  Py_CLEAR(overloads->order);
   return 0;
 }
 

@@ -1,0 +1,88 @@
+"""What the error says about a kernel that a module does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.errors import KernelNotFoundError, did_you_mean
+from cuda_ext.formats.spelling import plain_name
+from cuda_ext.runtime.loaded_library import Library
+
+__all__ = ["explain_missing_kernel", "join_names"]
+
+
+def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
+    """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
+    module = library.manifest.module
+    plain = plain_name(name)
+    if alike := _kernels_with_arguments(library, name):
+        arguments = alike[0][len(plain) + 1 :].rpartition(">")[0]
+        return KernelNotFoundError(
+            f"no kernel is called {name}; with these arguments were built: {join_names(alike)}",
+            where=module,
+            remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
+        )
+    if line := _line_of_function(library, name):
+        built = join_names(library.names.overloads(plain))
+        return KernelNotFoundError(
+            f"{name} was not built ahead; built: {built}",
+            where=module,
+            remedy=f'add "{line}" to `instantiate` and build again',
+        )
+    kernels = library.names.overloads(plain)
+    if kernels or (obstacle and library.on_demand.owner(name)):
+        built = join_names(kernels) or "none"
+        if kernels and "<" in name and not any("<" in kernel for kernel in kernels):
+            return KernelNotFoundError(f"{plain} is not a template; built: {built}", where=module)
+        jit = f"jit: {obstacle}; " if obstacle else ""
+        return KernelNotFoundError(
+            f"{name} was not built ahead; built: {built}",
+            where=module,
+            remedy=f'{jit}add "{name}" to `instantiate` and build again',
+        )
+    hint = did_you_mean(name, library.names.looked_up)
+    names = join_names(dict.fromkeys(library.names.everything))
+    return KernelNotFoundError(
+        f"{module} has no kernel or symbol {name!r}",
+        remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
+    )
+
+
+def _kernels_with_arguments(library: Library, name: str) -> list[str]:
+    """The kernels of a template, or a Python function, that have the arguments of `name` among others.
+
+    Those are in the order of `name`, which may leave out what stands in front of a value: ``BLOCK=``.
+    """
+
+    def arguments(expression: str) -> list[str]:
+        return [*split_arguments(expression.partition("<")[2].rpartition(">")[0])]
+
+    def holds(built: str) -> bool:
+        rest = iter(arguments(built))
+        return all(any(given in (each, each.partition("=")[2]) for each in rest) for given in arguments(name))
+
+    built = [each for each in library.names.overloads(plain_name(name)) if "<" in each]
+    return [each for each in built if holds(each)] if name.endswith(">") else []
+
+
+def _line_of_function(library: Library, name: str) -> str:
+    """The instantiation for the kernel `name` of a Python function, after another of it; or nothing."""
+    for kernel in library.manifest.kernels:
+        source = library.manifest.units[kernel.unit].sources[0]
+        built = kernel.expression.partition(" if ")[0]
+        if plain_name(built) == plain_name(name) and source.name.endswith(".py") and source.instantiate:
+            from cuda_ext.compiler.front_ends.instantiation import instantiate_alike
+
+            try:
+                return instantiate_alike(source.instantiate[0], built, name)
+            except ValueError:
+                continue  # in a damaged manifest
+    return ""
+
+
+def join_names(names: Iterable[str], most: int = 20) -> str:
+    """Join `names` for a message, at `most` so many of them."""
+    first = list(names)
+    more = f" and {len(first) - most} more" if len(first) > most else ""
+    return ", ".join(first[:most]) + more
