@@ -16,13 +16,13 @@ from typing import Any
 
 import _environment  # noqa: F401 - makes cuda_ext importable
 from bench.tables import format_pairs
-from launching import cold_start, host_arrays, imports, kernels, repeated_launches
+from launching import cold_start, host_arrays, imports, kernels, large_module, repeated_launches
 from launching.machine import describe_gpu_machine
 from launching.results import format_bounds, format_launches
 
 from cuda_ext.errors import CudaExtError
 
-PARTS = ("launch", "import", "cold", "numpy")
+PARTS = ("launch", "large", "import", "cold", "numpy")
 
 
 def main() -> int:
@@ -53,6 +53,12 @@ def main() -> int:
         if "launch" in parts:
             results["launch"] = repeated_launches.measure(package, work, arguments.rounds, arguments.batch)
             print(format_launches(results["launch"]), flush=True)
+        if "large" in parts:
+            large = large_module.measure(work / "large", arguments.rounds, arguments.batch)
+            results["large"] = large
+            print(format_launches(large, " among 504 kernels, 405 of one name"), flush=True)
+            print(format_pairs(large["first"], "First launches and choices among them, microseconds"))
+            print(format_pairs(large["cold"], "300 kernels beside PyTorch, milliseconds"), flush=True)
         if "numpy" in parts:
             results["numpy"] = host_arrays.measure(package)
             print(format_pairs(results["numpy"], "64 MB copied in and out of numpy arrays, GB/s"), flush=True)

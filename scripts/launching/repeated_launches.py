@@ -17,7 +17,7 @@ from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
 from launching.tvm_ffi_launch import load_axpy
 
-__all__ = ["Batch", "Launches", "measure", "measure_groups", "timed"]
+__all__ = ["Batch", "Launches", "measure", "measure_groups", "summarise", "timed"]
 
 Batch = Callable[[int], float]
 Group = Callable[[Any, Path], Iterator[tuple[str, Batch]]]
@@ -28,12 +28,7 @@ def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str
     """Measure the microseconds per launch of each contender; report why others are left out."""
     sys.path.insert(0, str(package))
     kernels: Any = importlib.import_module(NAME)
-    samples, left_out = measure_groups(_GROUPS, kernels, directory, rounds, batch)
-    result = {
-        name: {"median": median(taken), "p10": quantiles(taken, n=10)[0], "p90": quantiles(taken, n=10)[-1]}
-        for name, taken in samples.items()
-    }
-    return {"contenders": result, "left_out": left_out, "rounds": rounds, "batch": batch}
+    return summarise(measure_groups(_GROUPS, kernels, directory, rounds, batch), rounds, batch)
 
 
 class Launches(NamedTuple):
@@ -41,6 +36,15 @@ class Launches(NamedTuple):
 
     samples: dict[str, list[float]]
     left_out: dict[str, str]
+
+
+def summarise(launches: Launches, rounds: int, batch: int) -> dict[str, Any]:
+    """The median and the spread of each contender's microseconds."""
+    result = {
+        name: {"median": median(taken), "p10": quantiles(taken, n=10)[0], "p90": quantiles(taken, n=10)[-1]}
+        for name, taken in launches.samples.items()
+    }
+    return {"contenders": result, "left_out": launches.left_out, "rounds": rounds, "batch": batch}
 
 
 def measure_groups(

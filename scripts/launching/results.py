@@ -10,7 +10,7 @@ from bench.tables import format_table
 __all__ = ["format_bounds", "format_figures", "format_launches"]
 
 
-def format_launches(results: Any) -> str:
+def format_launches(results: Any, where: str = "") -> str:
     contenders: Mapping[str, Mapping[str, float]] = results["contenders"]
     rows = [
         (
@@ -21,7 +21,8 @@ def format_launches(results: Any) -> str:
         )
         for name, times in contenders.items()
     ]
-    title = f"One launch, microseconds: {results['rounds']} rounds of {results['batch']} launches"
+    counts = f"{results['rounds']} rounds of {results['batch']} launches"
+    title = f"One launch{where}, microseconds: {counts}"
     left_out = [f"  left out: {name}: {error}" for name, error in results["left_out"].items()]
     return "\n".join([f"\n{title}", format_table(("", "median", "10 % .. 90 %", "/ C"), rows), *left_out])
 
@@ -51,6 +52,24 @@ def format_bounds(results: Mapping[str, Any]) -> str:
         ("first result / interpreter and a C program", "cold", "/ interpreter and C program", 1.15),
     ):
         time = float(results[part][name].split()[0]) if part in results else None
+        figures.append((title, "<=", limit, time))
+    large = results.get("large", {"contenders": {}})
+    for name, limit in {
+        "by dtypes": 1.4,
+        "by constants by name": 1.4,
+        "by constants by position": 1.4,
+        "looked up each time": 1.4,
+        "1,000 combinations in turns": 2.0,
+    }.items():
+        launch = large["contenders"]
+        ratio = launch[name]["median"] / launch[_reference(name)]["median"] if name in launch else None
+        figures.append((f"504 kernels, {name} / C", "<=", limit, ratio))
+    for title, part, name, limit in (
+        ("first choice of a combination, us", "first", "first choice of a combination", 200),
+        ("300 kernels, import beside PyTorch, ms", "cold", "import", 1),
+        ("300 kernels, first kernel, ms", "cold", "first kernel", 5),
+    ):
+        time = float(large[part][name].split()[0]) if part in large else None
         figures.append((title, "<=", limit, time))
     ratio = float(results["numpy"]["ratio"]) if "numpy" in results else None
     figures.append(("numpy call / pinned copies by hand", ">=", 0.9, ratio))
