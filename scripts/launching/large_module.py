@@ -56,7 +56,7 @@ template <class T, int I> __global__ void other(int n, const T* x) {}
 """,
     "layers.cu": "#include <cuda_fp16.h>\n"
     + "".join(
-        f"namespace layers {{ template <class T, int BLOCK, bool CAUSAL> __global__ void layer{i}({_WIDE}) {{\n"
+        f"namespace layers {{ template <class T, int BLOCK, bool C> __global__ void layer{i}({_WIDE}) {{\n"
         f"  if (threadIdx.x < n0) x0[threadIdx.x] = x1[threadIdx.x] + T({i} + BLOCK);\n}} }}\n"
         for i in range(_LAYERS)
     ),
