@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -120,6 +121,55 @@ def test_every_exact_fit_counts() -> None:
     with pytest.raises(ArgumentError, match="fits several kernels"):
         choose([one, other], (np.int32(1), np.float32(1)), {})
     assert choose([one, other], (np.int32(1), 1.0), {}) is one
+
+
+class OnCpu:
+    """A tensor of PyTorch in host memory."""
+
+    is_cuda, device, dtype = False, "cpu", "torch.float32"
+
+    def data_ptr(self) -> int:
+        raise AssertionError
+
+
+def test_what_is_wrong_with_an_array_is_said_whatever_was_built() -> None:
+    message = 'expected device memory, found a tensor on cpu; move it with .to("cuda")'
+    for candidates in ([FLOATS, CONST_INTS], [FLOATS, VOID]):
+        with pytest.raises(ArgumentError, match=re.escape(message)):
+            choose(candidates, (OnCpu(),), {})
+
+
+def test_the_one_argument_that_no_kernel_takes_is_named() -> None:
+    axpys = [AXPY, AXPY_DOUBLE]
+    index = OverloadIndex(axpys)
+    x = Array(np.zeros(3, "f4"))
+    with pytest.raises(ArgumentError, match=r"^argument 'n': expected int, found 2.5$"):
+        index.choose((2.5, 2.0, x, x), {})
+    with pytest.raises(
+        ArgumentError, match=r"^argument 'x': expected one of const float\*, const double\*, found"
+    ):
+        index.choose((2, 2.0), {"x": "x", "y": x})
+
+
+def test_messages_about_hundreds_of_kernels_are_short() -> None:
+    kernels = [
+        Kernel(
+            f"k<{i}>", f"k{i}", 0, signature("integer 4 int n", "pointer 8 float* x"), constants={"B": f"{i}"}
+        )
+        for i in range(300)
+    ]
+    index = OverloadIndex(kernels)
+    for arguments, keywords in (
+        ((1, 16), {}),
+        ((1, 16), {"B": 500}),
+        ((1,), {}),
+        ((1, "x"), {}),
+        ((1, 16, 2), {"C": 1}),
+    ):
+        with pytest.raises(ArgumentError) as raised:
+            index.choose(arguments, keywords)
+        assert len(str(raised.value).splitlines()) <= 12
+        assert len(str(raised.value)) < 600
 
 
 @pytest.mark.host_compiler
