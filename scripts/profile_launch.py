@@ -114,7 +114,7 @@ def _launch_often(case: str, directory: Path) -> None:
     spec.loader.exec_module(compiled)
     driver = ctypes.CDLL(str(directory / "driver.so"))
     launch, other = (ctypes.cast(driver[name], ctypes.c_void_p).value for name in ("launch", "other"))
-    compiled.connect(1, launch, launch, other, other, other, other)
+    compiled.connect(1, launch, launch, *[other] * 7)
     four = (("n", "i", 4, ()), ("a", "f", 4, ()), ("x", "p", 8, ("float32",)), ("y", "p", 8, ("float32",)))
     axpy, many = compiled.Launch(four), compiled.Launch(4 * four)
     for kernel in (axpy, many):

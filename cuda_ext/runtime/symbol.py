@@ -24,7 +24,6 @@ from cuda_ext.runtime.arrays.dtypes import (
     item_dtype,
 )
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface
-from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import describe_value, make_fields
@@ -259,7 +258,7 @@ def _find_device(
     if isinstance(memory, DeviceMemory) and driver.count > 1:
         holder = memory.device
         if holder is None:
-            holder = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory.address)
+            holder = driver.device_of_memory(memory.address)
     if device is None:
         if holder is not None:
             return driver.device(holder)

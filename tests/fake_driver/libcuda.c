@@ -13,7 +13,7 @@
 //                         cuMemFree=1@3 the first two calls succeed
 //   FAKE_CUDA_LACKS       a function that is not there
 //   FAKE_CUDA_LOADING     how many milliseconds it takes to load an image (0)
-//   FAKE_CUDA_LOG         the file that calls are written to
+//   FAKE_CUDA_LOG         the file that calls are written to, and every error that is not one of FAKE_CUDA_FAIL
 //
 // An image is a cubin, of which the kernels and variables are read; or it is text, which may lie behind the headers
 // of a fatbin. Each line describes a kernel by its lowered name, its static shared memory, and the sizes of its
@@ -82,16 +82,21 @@ static int setting(const char* name, int fallback) {
 // Held while memory, streams or settings are looked at.
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
+// Whether the latest error of this thread is one of FAKE_CUDA_FAIL.
+static __thread int is_asked_for;
+
 // The error that FAKE_CUDA_FAIL names for this call of `function`.
 static CUresult fault(const char* function) {
   static int calls[16];
   const char* at = getenv("FAKE_CUDA_FAIL");
+  is_asked_for = 0;
   const size_t length = strlen(function);
   for (int i = 0; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL, i++) {
     if (strncmp(at, function, length) || at[length] != '=') continue;
     char* end;
     const CUresult error = strtol(at + length + 1, &end, 10);
-    return __atomic_add_fetch(&calls[i], 1, __ATOMIC_SEQ_CST) >= (*end == '@' ? atoi(end + 1) : 1) ? error : SUCCESS;
+    is_asked_for = __atomic_add_fetch(&calls[i], 1, __ATOMIC_SEQ_CST) >= (*end == '@' ? atoi(end + 1) : 1);
+    return is_asked_for ? error : SUCCESS;
   }
   return SUCCESS;
 }
@@ -396,14 +401,6 @@ static CUresult cuLibraryGetGlobal(void** address, size_t* size, Library* librar
     return SUCCESS;
   }
   return NOT_FOUND;
-}
-
-static CUresult cuKernelGetParamInfo(const Kernel* kernel, size_t index, size_t* offset, size_t* size) {
-  BEGIN(cuKernelGetParamInfo);
-  if (index >= (size_t)kernel->count) return INVALID_VALUE;
-  *offset = 0;  // nothing asks for it
-  *size = kernel->sizes[index];
-  return SUCCESS;
 }
 
 static CUresult cuKernelGetAttribute(int* value, int attribute, Kernel* kernel, int device) {
@@ -905,24 +902,28 @@ static CUresult cuStreamIsCapturing(void* stream, int* status) {
   return SUCCESS;
 }
 
-static CUresult cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
-  BEGIN(cuPointerGetAttribute);
+// Of memory that is in no allocation, all attributes are 0, and the device is -2.
+static CUresult cuPointerGetAttributes(unsigned count, const int* attributes, void** values, uint64_t address) {
+  BEGIN(cuPointerGetAttributes);
   unsigned long long start = 0, size = ~0ull;
-  int device = 0;
+  int device = 0, is_known = 1;
   for (const char* at = getenv("FAKE_CUDA_MEMORY"); at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     if (sscanf(at, "%lli+%lli@%d", (long long*)&start, (long long*)&size, &device) != 3) abort();
-    if (start <= address && address < start + size) break;
-    if (!strchr(at, ',')) return INVALID_VALUE;
+    is_known = start <= address && address < start + size;
+    if (is_known) break;
   }
   const Allocation* at = allocated((void*)address);
-  switch (attribute) {
-    case 2: *(unsigned*)value = at && at->on_host ? 1 : 2; return SUCCESS;  // MEMORY_TYPE: of the host, of a device
-    case 8: *(unsigned*)value = 0; return SUCCESS;                 // IS_MANAGED
-    case 9: *(int*)value = device; return SUCCESS;                 // DEVICE_ORDINAL
-    case 11: *(unsigned long long*)value = start; return SUCCESS;  // RANGE_START_ADDR
-    case 12: *(size_t*)value = size; return SUCCESS;               // RANGE_SIZE
+  for (unsigned i = 0; i < count; i++) {
+    switch (attributes[i]) {
+      case 2: *(unsigned*)values[i] = !is_known ? 0 : at && at->on_host ? 1 : 2; break;  // MEMORY_TYPE: host, device
+      case 8: *(unsigned*)values[i] = 0; break;                                          // IS_MANAGED
+      case 9: *(int*)values[i] = is_known ? device : -2; break;                          // DEVICE_ORDINAL
+      case 11: *(unsigned long long*)values[i] = is_known ? start : 0; break;            // RANGE_START_ADDR
+      case 12: *(size_t*)values[i] = is_known ? size : 0; break;                         // RANGE_SIZE
+      default: return INVALID_VALUE;
+    }
   }
-  return INVALID_VALUE;
+  return SUCCESS;
 }
 
 // The map has the arguments, so that tests see them.
@@ -943,42 +944,58 @@ CUresult cuTensorMapEncodeTiled(uint64_t* map, int type, uint32_t rank, void* ad
   return SUCCESS;
 }
 
+// Write an error of `function` into the log, unless FAKE_CUDA_FAIL asks for it. "Not ready" is an answer.
+static CUresult noted(const char* function, CUresult error) {
+  if (error && error != NOT_READY && !is_asked_for) record("error %d of %s", error, function);
+  return error;
+}
+
+#define FOR_EACH_FUNCTION(FUNCTION)                                                                                   \
+  FUNCTION(cuInit) FUNCTION(cuDriverGetVersion) FUNCTION(cuGetErrorName) FUNCTION(cuGetErrorString)                   \
+  FUNCTION(cuDeviceGetCount) FUNCTION(cuDeviceGet) FUNCTION(cuDeviceGetAttribute) FUNCTION(cuDeviceGetName)           \
+  FUNCTION(cuDeviceTotalMem) FUNCTION(cuDevicePrimaryCtxRetain) FUNCTION(cuCtxGetCurrent) FUNCTION(cuCtxPushCurrent)  \
+  FUNCTION(cuCtxPopCurrent) FUNCTION(cuCtxSetCurrent) FUNCTION(cuCtxGetDevice) FUNCTION(cuLibraryLoadData)            \
+  FUNCTION(cuLibraryUnload) FUNCTION(cuLibraryGetKernel) FUNCTION(cuLibraryGetGlobal) FUNCTION(cuKernelGetAttribute)  \
+  FUNCTION(cuKernelSetAttribute) FUNCTION(cuLaunchKernel) FUNCTION(cuLaunchKernelEx) FUNCTION(cuMemcpyHtoDAsync)      \
+  FUNCTION(cuMemcpyDtoHAsync) FUNCTION(cuMemcpyAsync) FUNCTION(cuCtxSynchronize)                                      \
+  FUNCTION(cuStreamSynchronize) FUNCTION(cuStreamIsCapturing) FUNCTION(cuPointerGetAttributes)                        \
+  FUNCTION(cuStreamGetCtx) FUNCTION(cuKernelGetFunction) FUNCTION(cuOccupancyMaxPotentialBlockSize)                   \
+  FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor) FUNCTION(cuOccupancyMaxPotentialClusterSize)                  \
+  FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemHostAlloc) FUNCTION(cuMemPoolCreate)                         \
+  FUNCTION(cuMemPoolSetAttribute) FUNCTION(cuMemAllocFromPoolAsync) FUNCTION(cuMemAllocAsync) FUNCTION(cuMemFreeAsync) \
+  FUNCTION(cuStreamCreate) FUNCTION(cuStreamWaitEvent) FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy)               \
+  FUNCTION(cuEventRecord) FUNCTION(cuEventSynchronize) FUNCTION(cuEventQuery) FUNCTION(cuTensorMapEncodeTiled)
+
+// Callers get the functions so. Arguments are words of the machine, of which a function takes as many as it has.
+typedef uintptr_t Word;
+typedef CUresult (*Function12)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
+#define NOTED(name)                                                                                                  \
+  static CUresult noted_##name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, \
+                               Word l) {                                                                             \
+    const volatile Word address = (Word)name; /* which the compiler does not look through */                          \
+    return noted(#name, ((Function12)address)(a, b, c, d, e, f, g, h, i, j, k, l));                                  \
+  }
+FOR_EACH_FUNCTION(NOTED)
+
 // The loader and cuda-bindings ask for every function by its name; what is not in the table does not exist. The library
 // exports no other function: NVRTC, which opens it too, would call those that it finds.
 CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags, int* status) {
-  (void)version, (void)flags;
+  (void)flags;
   BEGIN(cuGetProcAddress);
   const char* lacks = getenv("FAKE_CUDA_LACKS");
-#define FUNCTION(name) {#name, (void*)name}
+#define ENTRY(name) {#name, (void*)noted_##name},
   static const struct {
     const char* name;
     void* function;
-  } table[] = {
-      {"cuGetProcAddress", (void*)cuGetProcAddress_v2},
-      FUNCTION(cuInit), FUNCTION(cuDriverGetVersion), FUNCTION(cuGetErrorName), FUNCTION(cuGetErrorString),
-      FUNCTION(cuDeviceGetCount), FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetAttribute),
-      FUNCTION(cuDeviceGetName), FUNCTION(cuDeviceTotalMem),
-      FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
-      FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxSetCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData),
-      FUNCTION(cuLibraryUnload), FUNCTION(cuLibraryGetKernel),
-      FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelGetParamInfo), FUNCTION(cuKernelSetAttribute),
-      FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoDAsync),
-      FUNCTION(cuMemcpyDtoHAsync), FUNCTION(cuMemcpyAsync), FUNCTION(cuCtxSynchronize), FUNCTION(cuStreamSynchronize),
-      FUNCTION(cuStreamIsCapturing), FUNCTION(cuPointerGetAttribute), FUNCTION(cuStreamGetCtx), FUNCTION(cuKernelGetFunction),
-      FUNCTION(cuOccupancyMaxPotentialBlockSize), FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor),
-      FUNCTION(cuOccupancyMaxPotentialClusterSize), FUNCTION(cuMemAlloc), FUNCTION(cuMemFree),
-      FUNCTION(cuMemHostAlloc), FUNCTION(cuMemPoolCreate), FUNCTION(cuMemPoolSetAttribute),
-      FUNCTION(cuMemAllocFromPoolAsync), FUNCTION(cuMemAllocAsync), FUNCTION(cuMemFreeAsync), FUNCTION(cuStreamCreate), FUNCTION(cuStreamWaitEvent),
-      FUNCTION(cuEventCreate), FUNCTION(cuEventDestroy), FUNCTION(cuEventRecord), FUNCTION(cuEventSynchronize),
-      FUNCTION(cuEventQuery), FUNCTION(cuTensorMapEncodeTiled),
-  };
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-    if (strcmp(table[i].name, name) || (lacks && !strcmp(name, lacks))) continue;
-    *function = table[i].function;
-    if (status) *status = 0;
-    return SUCCESS;
-  }
+  } table[] = {{"cuGetProcAddress", (void*)cuGetProcAddress_v2}, FOR_EACH_FUNCTION(ENTRY)};
   *function = NULL;
   if (status) *status = 1;
+  size_t i = 0;
+  while (i < sizeof table / sizeof *table && strcmp(table[i].name, name)) i++;
+  if (i == sizeof table / sizeof *table) return NOT_FOUND;  // cuda-bindings alone asks for such
+  const int is_too_new = version > 12000 && version > setting("FAKE_CUDA_VERSION", 13000);
+  if (is_too_new || (lacks && !strcmp(name, lacks))) return noted("cuGetProcAddress", NOT_FOUND);
+  *function = table[i].function;
+  if (status) *status = 0;
   return SUCCESS;
 }

@@ -75,7 +75,13 @@ def program(built: Path) -> Path:
     return output
 
 
-def run_program(program: Path, *arguments: str | Path, directory: Path, **variables: str) -> Run:
+def run_program(
+    program: Path,
+    *arguments: str | Path,
+    directory: Path,
+    errors: tuple[str, ...] | None = (),
+    **variables: str,
+) -> Run:
     log = directory / "calls"
     log.write_text("")
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -88,18 +94,20 @@ def run_program(program: Path, *arguments: str | Path, directory: Path, **variab
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return Run(done.stdout.splitlines(), log.read_text().splitlines())
+    return Run.of(done.stdout, log, errors)
 
 
 @pytest.fixture
 def run(program: Path, fake_driver: Path, tmp_path: Path) -> Program:
-    """Runs commands of the program under the fake driver; its settings are named without FAKE_CUDA_."""
+    """Runs commands of the program under the fake driver; its settings are named without FAKE_CUDA_.
 
-    def run(*commands: str, **settings: object) -> Run:
+    The driver must give these `errors`; ``None`` is for commands that are mistakes.
+    """
+
+    def run(*commands: str, errors: tuple[str, ...] | None = (), **settings: object) -> Run:
         variables = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
-        return run_program(
-            program, *commands, directory=tmp_path, LD_LIBRARY_PATH=str(fake_driver), **variables
-        )
+        variables["LD_LIBRARY_PATH"] = str(fake_driver)
+        return run_program(program, *commands, directory=tmp_path, errors=errors, **variables)
 
     return run
 
@@ -157,7 +165,8 @@ def test_without_a_driver_every_call_is_an_error(program: Path, tmp_path: Path) 
 def test_an_unusable_driver_gives_the_reason_every_time(
     run: Program, settings: dict[str, Any], expected: str
 ) -> None:
-    done = run("plain", "plain", "thread:axpy", "symbol:weights", "available", **settings)
+    errors = ("error 500 of cuGetProcAddress",) if "lacks" in settings else ()
+    done = run("plain", "plain", "thread:axpy", "symbol:weights", "available", errors=errors, **settings)
     *messages, available = done.output
     assert len(messages) == 4
     assert len(set(messages)) == 1
@@ -405,7 +414,7 @@ def test_a_launch_has_the_values_of_its_config(run: Program, command: str, launc
 )
 def test_unsupported_launches_are_reported(run: Program, command: str, expected: str) -> None:
     for commands in ([command], ["plain", command]):
-        done = run(*commands)
+        done = run(*commands, errors=None)
         assert len(done.output) == 1
         assert done.output[0].startswith(f"ArgumentError: {expected}")
         assert "|  in a launch of " in done.output[0]
@@ -418,7 +427,7 @@ def test_a_kernel_has_its_declared_name(run: Program) -> None:
 
 
 def test_a_gpu_without_clusters_is_an_error(run: Program) -> None:
-    done = run("plain", "cluster:2", capability=80)
+    done = run("plain", "cluster:2", errors=None, capability=80)
     assert done.output == [
         "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of "
         "plain()"
@@ -453,7 +462,7 @@ def test_a_limit_that_the_project_lowers_is_raised_again(run: Program) -> None:
 def test_a_lack_of_memory_is_an_error(run: Program) -> None:
     """Each allocation fails once. Only a launch of what is loaded allocates nothing."""
     for settings in ({}, {"devices": 2}, {"fail": "cuLaunchKernel=2"}):
-        (counts,) = run("without_memory", **settings).output
+        (counts,) = run("without_memory", errors=None, **settings).output
         first, again, _, _, *errors = counts.split()
         assert first == "some"
         assert again == ("none" if "fail" not in settings else "some")
@@ -587,7 +596,7 @@ def test_threads_are_divided_into_blocks(run: Program) -> None:
 
 
 def test_other_attributes_reach_the_driver(run: Program) -> None:
-    done = run("launch_attribute:6", "launch_attribute:99")
+    done = run("launch_attribute:6", "launch_attribute:99", errors=None)
     assert done.launches == [LAUNCH.replace("cuLaunchKernel", "cuLaunchKernelEx") + " dependent=1"]
     assert done.output[0].startswith("LaunchError 1: plain: cuLaunchKernelEx failed: ")
     assert done.output[0].endswith("; launched with grid (1, 1, 1), block (1, 1, 1), attribute 99")
@@ -634,13 +643,13 @@ def test_inline_namespaces_alone_are_left_out_of_names(run: Program) -> None:
 
 
 def test_occupancy(run: Program) -> None:
-    figures, blocks, *_, refused = run("occupancy:256", "occupancy:0").output
+    figures, blocks, *_, refused = run("occupancy:256", "occupancy:0", errors=None).output
     assert (figures, blocks) == ("32 registers, 1024 threads", "256: 8 blocks of 256")
     assert refused.startswith("DriverCallError 1: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
 
 
 def test_symbols_and_attributes(run: Program) -> None:
-    done = run("symbol:weights", "symbol:ns :: table", "attribute:1", "attribute:99")
+    done = run("symbol:weights", "symbol:ns :: table", "attribute:1", "attribute:99", errors=None)
     assert done.output[:3] == ["36 bytes", "4 bytes", "40960"]
     assert done.output[3].startswith("DriverCallError 1: cuKernelGetAttribute failed: ")
     done = run("symbol:table", "context:1", "symbol:table", devices=2, capability="90,80")
@@ -777,7 +786,7 @@ def test_sixteen_threads_at_once(built: Path, fake_driver: Path, tmp_path: Path)
             "FAKE_CUDA_LOADING": "50",
             "LD_LIBRARY_PATH": str(fake_driver),
         }
-        done = run_program(program, directory=tmp_path, **variables)
+        done = run_program(program, directory=tmp_path, errors=None, **variables)
         assert done.output == []
         assert done.calls.count("cuInit") == 1
         assert done.calls.count("cuLibraryLoadData") == 2

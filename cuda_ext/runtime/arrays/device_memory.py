@@ -183,6 +183,15 @@ class ArrayLayout(NamedTuple):
         return self.item * math.prod(self.shape)
 
     @property
+    def reach(self) -> range:
+        """The bytes between the lowest and the highest of all elements, counted from the first element."""
+        if not self.size:
+            return range(0)
+        steps = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        below = sum(step for step in steps if step < 0)
+        return range(below, sum(steps) - below + self.item)
+
+    @property
     def contiguous(self) -> bool:
         """Whether the elements are contiguous in C order."""
         in_order = _c_order(self.shape, self.item)

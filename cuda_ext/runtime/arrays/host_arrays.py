@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter
+from cuda_ext.runtime.arrays.device_memory import ArrayLayout
 from cuda_ext.runtime.arrays.dtypes import check_dtype, dtype_of_typestr
 
 __all__ = ["HasArrayInterface", "HostArray", "Out", "host_array", "is_host_array", "out", "place_of"]
@@ -89,12 +90,9 @@ def host_array(parameter: Parameter, argument: object) -> HostArray | None:
 
 def place_of(array: Any) -> range:
     """The addresses of a numpy array's elements."""
-    low = array.__array_interface__["data"][0]
-    if not array.size:
-        return range(low, low)
-    steps = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
-    below = sum(step for step in steps if step < 0)
-    return range(low + below, low + sum(steps) - below + array.itemsize)
+    first = array.__array_interface__["data"][0]
+    reach = ArrayLayout(array.shape, array.strides, array.itemsize).reach
+    return range(first + reach.start, first + reach.stop)
 
 
 def _check(parameter: Parameter, array: Any, only_out: bool) -> None:

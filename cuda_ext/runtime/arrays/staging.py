@@ -147,13 +147,9 @@ class Staging:
 
     def _is_page_locked(self, copy: Copy) -> bool:
         """Whether the GPU can access the host memory directly."""
-        call, attribute = self.device.driver.functions.call, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-        for address in (copy.host, copy.host + copy.size - 1):
-            # The function returns an error for pageable memory, which is no failure of the driver.
-            status, kind = call("cuPointerGetAttribute", OUT, attribute, address)
-            if status or kind != cuda_h.CU_MEMORYTYPE_HOST:
-                return False
-        return True
+        attributes, kind = self.device.driver.pointer_attributes, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        ends = copy.host, copy.host + copy.size - 1
+        return all(attributes(address, kind) == [cuda_h.CU_MEMORYTYPE_HOST] for address in ends)
 
 
 def _create_pool(device: Device) -> int:

@@ -224,9 +224,27 @@ class Driver:
         finally:
             self.call("cuCtxPopCurrent", OUT)
 
-    def pointer_attribute(self, number: int, address: int) -> int:
-        """An attribute, by its number in ``cuda.h``, of the memory at `address`."""
-        return self.query("cuPointerGetAttribute", OUT, number, address)
+    def pointer_attributes(self, address: int, *attributes: int) -> list[int]:
+        """The `attributes`, numbers of ``cuda.h``, of the memory at `address`.
+
+        They are 0 for memory that is unknown to CUDA, for which the singular of the function gives an error.
+        """
+        import ctypes  # slow to import, and rarely needed
+
+        count = len(attributes)
+        values = (ctypes.c_uint64 * count)()
+        start, size = ctypes.addressof(values), ctypes.sizeof(ctypes.c_uint64)
+        places = (ctypes.c_uint64 * count)(*range(start, start + count * size, size))
+        numbers = bytes((ctypes.c_uint32 * count)(*attributes))
+        self.call("cuPointerGetAttributes", count, numbers, bytes(places), address)
+        return list(values)
+
+    def device_of_memory(self, address: int) -> int | None:
+        """The ordinal of the GPU that holds the memory at `address`; ``None`` if it is unknown to CUDA."""
+        kind, ordinal = self.pointer_attributes(
+            address, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        )
+        return ordinal if kind else None
 
 
 class ProcessCache:

@@ -23,7 +23,9 @@ __all__ = ["OUT", "Functions"]
 OUT = None
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_VERSION = 12000  # of CUDA, whose signatures the functions have
+# Of CUDA, whose signatures the functions have. It is that of the oldest driver: asking for what a driver
+# lacks is an error, which tools such as compute-sanitizer report.
+_VERSION = 12000
 
 
 class Functions:

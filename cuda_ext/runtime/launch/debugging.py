@@ -10,13 +10,13 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any
 
-from cuda_ext.errors import ArgumentError, DriverCallError
+from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout
 from cuda_ext.runtime.arrays.dtypes import alignment
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver import cuda_h
-from cuda_ext.runtime.driver.driver import Device, Driver
+from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import Field
 
@@ -32,8 +32,8 @@ def check_arguments(
 ) -> str:
     """Check the arrays of a launch and describe all its arguments for error messages.
 
-    `values` are what is passed for `arguments`. Raises :class:`ArgumentError` for a view with gaps, and for
-    an array that is not aligned to its elements or reaches beyond its allocation.
+    `values` are what is passed for `arguments`. Raises :class:`ArgumentError` for an array that is not
+    aligned to its elements, or of which an element lies outside of the allocation.
     """
     lines = [f"\n  in a launch of {kernel.signature}"]
     with device.current():
@@ -55,7 +55,10 @@ def _check_argument(field: Field, argument: object, value: Any, device: Device) 
     layout = array_layout(argument)
     _check_array(field, value.address, layout, device)
     place = f"{value.address:#x} on GPU {device.ordinal if value.device is None else value.device}"
-    return f"{value.dtype or 'an'} array of shape {layout.shape} at {place}" if layout else place
+    if layout is None:
+        return place
+    strides = "" if layout.contiguous else f" with strides of {layout.strides} bytes"
+    return f"{value.dtype or 'an'} array of shape {layout.shape}{strides} at {place}"
 
 
 def synchronize(device: Device, stream: int) -> None:
@@ -72,53 +75,42 @@ def _check_array(field: Field, address: int, layout: ArrayLayout | None, device:
     element = field.parameter.element or "void"
     if element.endswith(")"):  # a pointer to a function
         return
-    if layout is not None and not layout.contiguous:
-        raise ArgumentError(
-            f"expected a contiguous array, found a view of shape {layout.shape} with strides of "
-            f"{layout.strides} bytes",
-            remedy="the kernel sees the memory, not the view: pass a contiguous copy, or the address alone "
-            "if the kernel knows the strides",
-        )
-    if layout is not None and not layout.size:
+    reach = layout.reach if layout else range(1)
+    if not reach:
         return
     if address % alignment(element):
         raise ArgumentError(
             f"expected an address that is a multiple of {alignment(element)}, as {element} is aligned, found "
             f"{address:#x}"
         )
-    _check_memory(address, layout.size if layout else 1, device)
+    _check_memory(address, reach, device)
 
 
-def _check_memory(address: int, size: int, device: Device) -> None:
-    """Check that `size` bytes at `address` lie in one allocation that `device` can access."""
-    driver = device.driver
-    try:
-        start = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address)
-        end = start + driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_RANGE_SIZE, address)
-    except DriverCallError as error:
-        if driver.fault:
-            raise
+def _check_memory(address: int, reach: range, device: Device) -> None:
+    """Check that the `reach` from `address` lies in one allocation that `device` can access."""
+    kind, is_managed, ordinal, start, size = device.driver.pointer_attributes(
+        address,
+        cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        cuda_h.CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        cuda_h.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        cuda_h.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    )
+    if not kind:
         raise ArgumentError(
             f"expected memory on GPU {device.ordinal}, found {address:#x}, which is in no allocation",
-            remedy=f"perhaps it has been freed ({error})",
-        ) from None
-    if address + size > end:
-        raise ArgumentError(
-            f"expected an array within its allocation, found one of {size} bytes at {address:#x}, which ends "
-            f"{address + size - end} bytes behind the {end - start} bytes at {start:#x}"
+            remedy="perhaps it has been freed",
         )
-    if (ordinal := _device_of(driver, address)) not in (None, device.ordinal):
+    before, behind = start - (address + reach.start), address + reach.stop - (start + size)
+    if before > 0 or behind > 0:
+        where = f"begins {before} bytes before" if before > 0 else f"ends {behind} bytes behind"
+        raise ArgumentError(
+            f"expected an array within its allocation, found one of {len(reach)} bytes at "
+            f"{address + reach.start:#x}, which {where} the {size} bytes at {start:#x}"
+        )
+    # Every GPU can access managed memory and page-locked host memory.
+    is_everywhere = is_managed or kind == cuda_h.CU_MEMORYTYPE_HOST
+    if not is_everywhere and ordinal != device.ordinal:
         raise ArgumentError(
             f"expected memory on GPU {device.ordinal}, found {address:#x}, which is on GPU {ordinal}"
         )
-
-
-def _device_of(driver: Driver, address: int) -> int | None:
-    """The GPU whose memory is at `address`; ``None`` if all GPUs can access it."""
-    if driver.count == 1 or driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_IS_MANAGED, address):
-        return None
-    # Every GPU can access page-locked host memory.
-    kind = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
-    if kind == cuda_h.CU_MEMORYTYPE_HOST:
-        return None
-    return driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)

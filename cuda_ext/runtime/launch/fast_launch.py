@@ -57,6 +57,7 @@ _MOST_AXES = 16
 _FUNCTIONS = (
     "cuLaunchKernel",
     "cuLaunchKernelEx",
+    "cuCtxGetCurrent",
     "cuCtxGetDevice",
     "cuStreamGetCtx",
     "cuCtxPushCurrent",

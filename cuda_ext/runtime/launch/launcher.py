@@ -16,7 +16,6 @@ from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError, NoDevic
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
 from cuda_ext.runtime.arrays.tensor_map import encode_tensor_map
-from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging, is_debugging
@@ -321,7 +320,7 @@ def _device_of(driver: Driver, value: object) -> int | None:
         return None
     if value.device is not None or value.stream is None or not value.address:
         return value.device
-    return driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, value.address)
+    return driver.device_of_memory(value.address)
 
 
 def _current_stream(values: Sequence[Any], device: int) -> int:

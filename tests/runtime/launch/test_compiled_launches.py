@@ -116,11 +116,11 @@ def launch(function, x, y, z, u, v, w, shared, stream, values, extra):
     return status
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
-def other():
+def succeed():
     return 0
 
-other_address = ctypes.cast(other, ctypes.c_void_p).value
-_launch.connect(1, ctypes.cast(launch, ctypes.c_void_p).value, *[other_address] * 7)
+other_address = ctypes.cast(succeed, ctypes.c_void_p).value
+_launch.connect(1, ctypes.cast(launch, ctypes.c_void_p).value, *[other_address] * 8)
 
 class Launch(_launch.Launch):
     def __launch_carefully__(self, /, *arguments, **keywords):

@@ -103,7 +103,8 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
                 attributes(device)
             except TypeError as error:
                 print(error)
-        """
+        """,
+        errors=["error 1 of cuOccupancyMaxActiveBlocksPerMultiprocessor"],  # of no threads
     )
     assert run.output[:3] == ["1.0 32", "0.0 0.0 0.0", "1.0 0.0"]  # the fake driver counts threads only
     wrong = ["None", "'256'", "2.5", "b'256'", "-1"]

@@ -51,6 +51,15 @@ CUDA_EXT_COLD inline Result<Driver*> open_driver() {
   return Failure(*opening_error.load(std::memory_order_relaxed));
 }
 
+// Whether the handle is that of a stream that each context has: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+inline bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+
+// Whether there is a context for a launch in `stream`: a default stream is that of the current one.
+inline bool has_context(const Driver& driver, Stream stream) noexcept {
+  driver_api::Context current = nullptr;
+  return !is_default(stream) || (!driver.call.current_context(&current) && current);
+}
+
 // The context in which a launch in a stream runs. It is current during the lifetime of this object. If the
 // thread has no context and the stream is a default one, the primary context of the first GPU becomes current
 // and remains so, as with the CUDA runtime.
@@ -85,9 +94,6 @@ class CurrentContext {
   int device() const noexcept { return device_; }
 
  private:
-  // Whether the handle is that of a stream that each context has: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
-  static bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
-
   Failure enter_primary(driver_api::Context current) {
     if (current) return nullptr;
     auto primary = driver_->primary_context(0);

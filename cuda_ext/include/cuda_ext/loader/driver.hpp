@@ -239,7 +239,8 @@ CUDA_EXT_COLD inline Failure Driver::read_devices() {
   return nullptr;
 }
 
-// `since` is the version of CUDA that introduced the function as driver_api.hpp declares it.
+// `since` is the version of CUDA that introduced the function as driver_api.hpp declares it. None is newer than the
+// oldest driver: asking for one that a driver lacks is an error, which tools such as compute-sanitizer report.
 template <class Function>
 bool Driver::find(Function& function, const char* name, int since) {
   void* address = nullptr;
@@ -262,7 +263,6 @@ CUDA_EXT_COLD inline bool Driver::find_first_functions() {
 }
 
 CUDA_EXT_COLD inline bool Driver::find_other_functions() {
-  if (!find(call.parameter_info, "cuKernelGetParamInfo", 12040)) missing_ = nullptr;
   return find(call.device_count, "cuDeviceGetCount", 2000) &&
          find(call.device_attribute, "cuDeviceGetAttribute", 2000) &&
          find(call.retain_primary_context, "cuDevicePrimaryCtxRetain", 7000) &&

@@ -114,8 +114,6 @@ struct Functions {
   Code(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
   Code(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel,
                                             Device device);
-  Code(CUDA_EXT_CALL* parameter_info)(Kernel kernel, std::size_t index, std::size_t* offset,
-                                      std::size_t* size);
   Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
   Code(CUDA_EXT_CALL* best_block)(int* grid, int* block, Kernel kernel,
                                   std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads),

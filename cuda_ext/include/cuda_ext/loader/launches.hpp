@@ -232,9 +232,10 @@ inline Failure KernelOfModule::launch(const LaunchConfig& config, void** argumen
   const int block = config.counts_threads ? everywhere.block_of(config) : 0;
   if (block) return launch(divided(config, block), arguments);
   const driver_api::Kernel handle = everywhere.get();
-  if (handle && everywhere.permits(config)) {
-    // The kernel is loaded, and the same on all GPUs; the driver was opened before.
-    const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
+  const Driver* driver = opened_driver.load(std::memory_order_relaxed);  // it is open if a kernel is loaded
+  if (handle && everywhere.permits(config) && has_context(*driver, config.stream)) {
+    // The kernel is the same on all GPUs.
+    const auto status = submit(*driver, handle, config, arguments);
     if (!status) return nullptr;
     if (status != driver_api::invalid_context) {
       return guarded([&] { return module->explain_launch(*this, config, status); });
@@ -252,8 +253,6 @@ inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void**
   Array<ParameterData> parameters = description->parameters;
   if (!description->is_described) {
     if (auto failed = guarded([&] { return module->measure(*this, config.stream); })) return failed;
-    const bool is_known = opened_driver.load(std::memory_order_acquire)->call.parameter_info;
-    if (!is_known) return launch(config, arguments);  // the driver is older than 12.4
     parameters = {measured.data(), measured.size()};
   }
   bool fits = count == parameters.size;

@@ -16,6 +16,7 @@
 #include "driver.hpp"
 #include "driver_api.hpp"
 #include "failure.hpp"
+#include "image_parameters.hpp"
 #include "loaded_images.hpp"
 #include "derived_launches.hpp"
 #include "loaded_kernel.hpp"
@@ -104,8 +105,7 @@ class LoadedModule final : public Module {
                         LaunchConfig config, void** arguments);
   // The error of a launch that the driver answered with `status`.
   Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
-  // Ask the driver, which knows them since CUDA 12.4, for the sizes of the parameters of a kernel that is
-  // launched in `stream`.
+  // Read the sizes of the parameters of a kernel that is launched in `stream` out of its image.
   Failure measure(KernelOfModule& kernel, Stream stream);
   // What `use` returns, which is passed the limits and the handle of `kernel` on the GPU of the current
   // context.
@@ -242,21 +242,13 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel, Strea
   if (kernel.is_measured.load(std::memory_order_acquire)) return nullptr;
   CurrentContext here;
   if (auto failed = here.enter(stream)) return failed;
-  auto loaded = load(here, kernel);
-  if (!loaded) return std::move(loaded).failure();
-  const auto ask = here.driver().call.parameter_info;
+  auto location = find(here, kernel);
+  if (!location) return std::move(location).failure();
   const std::lock_guard<std::mutex> lock(loading_);
   if (kernel.is_measured.load(std::memory_order_relaxed)) return nullptr;
-  std::vector<ParameterData> measured;
-  while (ask) {
-    std::size_t offset = 0;
-    ParameterData parameter{};
-    const auto status = ask((*loaded)->get(), measured.size(), &offset, &parameter.size);
-    if (status == driver_api::invalid_value) break;  // after the last parameter
-    if (status) return here.driver().failed("cuKernelGetParamInfo", status);
-    measured.push_back(parameter);
-  }
-  kernel.measured = std::move(measured);
+  const bool is_ptx = location->architecture[0] == 'c';
+  kernel.measured = is_ptx ? parameters_in_ptx(reinterpret_cast<const char*>(location->image), location->lowered)
+                           : parameters_in_cubin(location->image, location->lowered);
   kernel.is_measured.store(true, std::memory_order_release);
   return nullptr;
 }

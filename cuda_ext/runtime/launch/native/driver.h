@@ -8,7 +8,7 @@
 
 #include "cold.h"
 
-enum { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_CONTEXT = 201, CUDA_ERROR_INVALID_HANDLE = 400 };
+enum { CUDA_SUCCESS = 0 };
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -37,6 +37,7 @@ typedef struct Driver {
   CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, CUstream,
                      void** parameters, void** extra);
   CUresult (*launch_with_attributes)(const LaunchConfig*, CUfunction, void** parameters, void** extra);
+  CUresult (*current_context)(CUcontext*);
   CUresult (*current_device)(CUdevice*);
   CUresult (*context_of_stream)(CUstream, CUcontext*);
   CUresult (*push_context)(CUcontext);
@@ -51,10 +52,15 @@ static int is_default(CUstream stream) {
   return (uintptr_t)stream <= 2;
 }
 
-/* The device of `stream`, or of the current context for a default stream. Returns 0, or -1. */
+/* The device of `stream`; for a default stream, that of the current context, or the first if there is none. Returns 0,
+ * or -1. */
 COLD static int find_device_of_stream(const Driver* driver, CUstream stream, int* device) {
-  if (is_default(stream)) return driver->current_device(device) == CUDA_SUCCESS ? 0 : -1;
   CUcontext context;
+  if (is_default(stream)) {
+    *device = 0;
+    if (driver->current_context(&context) != CUDA_SUCCESS) return -1;
+    return !context || driver->current_device(device) == CUDA_SUCCESS ? 0 : -1;
+  }
   if (driver->context_of_stream(stream, &context) != CUDA_SUCCESS) return -1;
   if (driver->push_context(context) != CUDA_SUCCESS) return -1;
   const CUresult status = driver->current_device(device);
@@ -68,12 +74,10 @@ static CUresult call_driver(const Driver* driver, CUfunction function, const Lau
                         c->stream, parameters, NULL);
 }
 
-/* Launch again with `context` current, where that may help: a default stream is that of the current context, and there
- * is none, or it is on another GPU than the kernel. */
-COLD static CUresult call_driver_in(CUcontext context, CUresult status, const Driver* driver, CUfunction function,
+COLD static CUresult call_driver_in(CUcontext context, const Driver* driver, CUfunction function,
                                     const LaunchConfig* config, void** parameters) {
-  if (status != CUDA_ERROR_INVALID_CONTEXT && status != CUDA_ERROR_INVALID_HANDLE) return status;
-  if (!is_default(config->stream) || driver->push_context(context) != CUDA_SUCCESS) return status;
+  CUresult status = driver->push_context(context);
+  if (status != CUDA_SUCCESS) return status;
   status = call_driver(driver, function, config, parameters);
   driver->pop_context(&context);
   return status;
@@ -84,8 +88,12 @@ static int launch_function(const Driver* driver, CUfunction function, CUcontext 
                            void** parameters) {
   CUresult status;
   Py_BEGIN_ALLOW_THREADS;
-  status = call_driver(driver, function, config, parameters);
-  if (status != CUDA_SUCCESS) status = call_driver_in(context, status, driver, function, config, parameters);
+  /* A default stream is that of the current context. There may be none, or one of another GPU: so ask, since a failed
+   * launch would be reported by tools such as compute-sanitizer. */
+  CUcontext current = context;
+  if (is_default(config->stream)) driver->current_context(&current);
+  status = current == context ? call_driver(driver, function, config, parameters)
+                              : call_driver_in(context, driver, function, config, parameters);
   Py_END_ALLOW_THREADS;
   return status == CUDA_SUCCESS ? 0 : -1;
 }

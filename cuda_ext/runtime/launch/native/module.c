@@ -31,10 +31,10 @@
 static PyObject* connect(PyObject* module, PyObject* arguments) {
   State* state = PyModule_GetState(module);
   Driver d;
-  if (!PyArg_ParseTuple(arguments, "iO&O&O&O&O&O&O&O&:connect", &d.gpu_count, parse_pointer, &d.launch, parse_pointer,
-                        &d.launch_with_attributes, parse_pointer, &d.current_device, parse_pointer,
-                        &d.context_of_stream, parse_pointer, &d.push_context, parse_pointer, &d.pop_context,
-                        parse_pointer, &d.allocate, parse_pointer, &d.release)) {
+  if (!PyArg_ParseTuple(arguments, "iO&O&O&O&O&O&O&O&O&:connect", &d.gpu_count, parse_pointer, &d.launch, parse_pointer,
+                        &d.launch_with_attributes, parse_pointer, &d.current_context, parse_pointer, &d.current_device,
+                        parse_pointer, &d.context_of_stream, parse_pointer, &d.push_context, parse_pointer,
+                        &d.pop_context, parse_pointer, &d.allocate, parse_pointer, &d.release)) {
     return NULL;
   }
   Py_BEGIN_CRITICAL_SECTION(module);
@@ -54,8 +54,9 @@ static PyObject* disconnect(PyObject* module, PyObject* unused) {
 
 static PyMethodDef driver_functions[] = {
     {"connect", connect, METH_VARARGS,
-     "connect(gpu_count, cuLaunchKernel, cuLaunchKernelEx, cuCtxGetDevice, cuStreamGetCtx, cuCtxPushCurrent, "
-     "cuCtxPopCurrent, cuMemAllocFromPoolAsync, cuMemFreeAsync)\n--\n\nLaunch through these functions, given by their addresses, from now on."},
+     "connect(gpu_count, cuLaunchKernel, cuLaunchKernelEx, cuCtxGetCurrent, cuCtxGetDevice, cuStreamGetCtx, "
+     "cuCtxPushCurrent, cuCtxPopCurrent, cuMemAllocFromPoolAsync, cuMemFreeAsync)\n--\n\n"
+     "Launch through these functions, given by their addresses, from now on."},
     {"disconnect", disconnect, METH_NOARGS,
      "disconnect()\n--\n\nLaunch everything carefully from now on: the driver does not survive a fork."},
     {NULL, NULL, 0, NULL},
