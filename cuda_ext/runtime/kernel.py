@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from inspect import Signature
     from typing import Any, Self, SupportsIndex, Unpack
 
+    from cuda_ext.runtime.arrays.device_memory import DeviceArray
     from cuda_ext.runtime.driver.attributes import Attributes
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim, GridFunction
@@ -54,8 +55,10 @@ class Kernel(FastLaunch):
     before the kernel ahead of it in the stream has ended (programmatic dependent launch).
 
     `stream` is a handle, a stream of PyTorch or CuPy, or any object with ``__cuda_stream__``. The default is
-    the current stream of the library that the first array in device memory belongs to. The kernel runs on
-    the GPU that holds the arrays; without arrays, on the GPU of the stream, or the current one, or the first.
+    the current stream of the library that the first array in device memory belongs to, or the array `like`,
+    which the kernel does not get. Without either, it is the default stream, and arguments that may hold
+    addresses are refused if PyTorch or CuPy is in use. The kernel runs on the GPU that holds the arrays;
+    without arrays, on the GPU of the stream, or the current one, or the first.
 
     numpy arrays are copied to the GPU for the launch, and back after it unless the parameter is a pointer to
     const (with :func:`cuda_ext.out` they are only copied back; :func:`cuda_ext.device_scope` keeps them on
@@ -124,12 +127,12 @@ class Kernel(FastLaunch):
                         where=f"argument {name!r}",
                     )
             return self(*arguments, **keywords)
-        if callable(grid := keywords.get("grid")):
-            named = {name: value for name, value in keywords.items() if name not in OPTIONS | {"stream"}}
-            grid = self._launcher.evaluate_grid(grid, arguments, named, keywords.get("stream"))
+        options = LaunchOptions.of(keywords)
+        named = {name: value for name, value in keywords.items() if name not in OPTIONS}
+        if callable(options.grid):
+            grid = self._launcher.evaluate_grid(options.grid, arguments, named, options)
             return self(*arguments, **{**keywords, "grid": grid})
-        options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
-        return self._launch(arguments, keywords, options, keywords.pop("stream", None))
+        return self._launch(arguments, named, options)
 
     def _prepare(self, arguments: Iterable[object]) -> bool:
         """Load the kernel for a first launch in C, which saves the import of the careful launcher.
@@ -166,6 +169,7 @@ class Kernel(FastLaunch):
             dependent: bool = False,
             wait: bool = True,
             stream: Stream | None = None,
+            like: DeviceArray | None = None,
             **named: Any,
         ) -> Any: ...
 
@@ -241,17 +245,21 @@ class Kernel(FastLaunch):
         dependent: bool = False,
         wait: bool = True,
         stream: Stream | None = None,
+        like: DeviceArray | None = None,
     ) -> Callable[..., Any]:
         """A function that launches the kernel with this configuration and the arguments of its call.
 
         It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
         The configuration is that of this call: later changes of a list, or of a stream's handle, do not
-        change it. The stream is kept alive.
+        change it. The stream, or the array `like`, is kept alive; the current stream of the library of `like`
+        is taken at each launch.
         """
         from cuda_ext.runtime.launch.configuration import LaunchOptions
 
-        options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
-        return BoundLaunch.of(self, options, stream)
+        options = LaunchOptions(
+            grid, block, threads, shared, cluster, cooperative, dependent, wait, stream, like
+        )
+        return BoundLaunch.of(self, options)
 
     def torch_op(self, name: str, **launch: Unpack[OperatorLaunch]) -> Any:
         """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.
@@ -279,7 +287,7 @@ class Kernel(FastLaunch):
 
         lines = [f"CUDA kernel {self.signature}", "", *(f"    {p.type} {p.name}" for p in self.parameters)]
         if self._is_fixed:
-            lines += ["", "Its image fixes the launch, but for `grid`, `stream` and `wait`."]
+            lines += ["", "Its image fixes the launch, but for `grid`, `stream`, `like` and `wait`."]
         return "\n".join([*lines, "", cleandoc(str(Kernel.__doc__))])
 
     def __reduce__(self) -> tuple[Any, ...]:

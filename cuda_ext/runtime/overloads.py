@@ -20,8 +20,8 @@ from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, make_fields, suggest_array
+from cuda_ext.runtime.launch.configuration import OPTIONS
 from cuda_ext.runtime.launch.fast_launch import values_of_constant
-from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 from cuda_ext.runtime.launch.python_arguments import spelled_constants
 
 __all__ = ["OverloadIndex"]
@@ -78,7 +78,7 @@ class OverloadIndex:
         Raises :class:`ArgumentError` if none fits, or if several fit and none is at least as good as all
         others in each argument.
         """
-        named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
+        named = {name: value for name, value in keywords.items() if name not in OPTIONS}
         candidates = self._choose_by_constants(named)
         # For each argument, the kernels that it fits exactly, and all that it fits.
         given = [*arguments, *named.values()]
@@ -159,7 +159,7 @@ class OverloadIndex:
                 ]
                 return _refuse_argument(tried, given[i])
         known = {
-            *LAUNCH_KEYWORDS,
+            *OPTIONS,
             *self._with,
             *(p.name for kernel in self.shapes for p in kernel.parameters),
         }

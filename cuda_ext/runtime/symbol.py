@@ -27,7 +27,7 @@ from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import describe_value, make_fields
-from cuda_ext.runtime.launch.streams import Stream, stream_handle
+from cuda_ext.runtime.launch.streams import GivenStream, Stream
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
@@ -176,11 +176,11 @@ class Symbol:
     ) -> None:
         """Copy `memory` to the variable or, with `out`, the variable to `memory`."""
         driver = open_driver()
-        given = None if stream is None else stream_handle(stream)
+        given = None if stream is None else GivenStream.of(stream)
         gpu = _find_device(driver, memory, given, device)
         with gpu.current():
             address = self._library.address(self._symbol, gpu)
-            handle = given or 0
+            handle = given.handle if given else 0
             if isinstance(memory, DeviceMemory):
                 if given is None and memory.stream is not None:
                     handle = memory.stream(gpu.ordinal)
@@ -250,27 +250,29 @@ class Symbol:
 def _find_device(
     driver: Driver,
     memory: DeviceMemory | memoryview | None,
-    stream: int | None,
+    stream: GivenStream | None,
     device: SupportsIndex | None,
 ) -> Device:
-    """The GPU of a copy: that of `memory`, which must be `device` if both are known, or of `stream`."""
+    """The GPU of a copy: that of `memory`, `device` or `stream`, which must be one where they are known."""
     holder = None
     if isinstance(memory, DeviceMemory) and driver.count > 1:
         holder = memory.device
         if holder is None:
             holder = driver.device_of_memory(memory.address)
+    of_stream = stream.device if stream and driver.count > 1 else None
     if device is None:
-        if holder is not None:
-            return driver.device(holder)
-        return driver.current_device() if stream is None else driver.device_of_stream(stream)
+        device = holder if holder is not None else of_stream
+    if device is None:
+        return driver.current_device() if stream is None else driver.device_of_stream(stream.handle)
     try:
         ordinal = -1 if isinstance(device, bool) else operator.index(device)
     except TypeError:
         ordinal = -1
     if not 0 <= ordinal < driver.count:
         raise ArgumentError(f"device: expected a number below {driver.count}, found {device!r}")
-    if holder not in (None, ordinal):
-        raise ArgumentError(f"expected an array on GPU {ordinal}, found one on GPU {holder}")
+    for what, place in (("an array", holder), ("a stream", of_stream)):
+        if place not in (None, ordinal):
+            raise ArgumentError(f"expected {what} on GPU {ordinal}, found one on GPU {place}")
     return driver.device(ordinal)
 
 

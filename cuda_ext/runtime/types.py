@@ -74,6 +74,7 @@ class _Options(TypedDict, total=False):
     cooperative: bool
     dependent: bool
     stream: Stream | None
+    like: DeviceArray | None
     wait: bool
 
 
@@ -92,6 +93,7 @@ class FixedLaunch(TypedDict):
 
     grid: Dim | GridFunction
     stream: NotRequired[Stream | None]
+    like: NotRequired[DeviceArray | None]
     wait: NotRequired[bool]
 
 

@@ -29,14 +29,14 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Documentation, Kernel
+from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
 from cuda_ext.runtime.launch.fast_launch import extent_terms
-from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launched, Launcher, ResolvedArguments
+from cuda_ext.runtime.launch.launcher import Launched, Launcher, ResolvedArguments
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
     from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
-    from cuda_ext.runtime.launch.configuration import LaunchOptions
 
 __all__ = ["Candidate", "Variants"]
 
@@ -179,13 +179,13 @@ class _VariantsLauncher(Launcher):
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
     def launch(
-        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Launched:
         # What a condition found of the copies of host arrays must hold when the kernel is launched.
         scopes = sys.modules.get("cuda_ext.runtime.arrays.device_scope")
         scope = scopes and scopes.innermost_scope()
         with scope.lock if scope else nullcontext():
-            return super().launch(arguments, named, options, stream)
+            return super().launch(arguments, named, options)
 
     def choose(self, resolved: ResolvedArguments) -> Launcher:
         numbers = self._numbers(resolved)
@@ -227,8 +227,8 @@ class _VariantsLauncher(Launcher):
 
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
         """The text that :meth:`Variants.explain` prints."""
-        named = {name: value for name, value in launch.items() if name not in LAUNCH_KEYWORDS}
-        resolved = self.resolve(arguments, named, launch.get("stream"))
+        named = {name: value for name, value in launch.items() if name not in OPTIONS}
+        resolved = self.resolve(arguments, named, LaunchOptions.of(launch))
         device, numbers = resolved.device, self._numbers(resolved)
         rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):

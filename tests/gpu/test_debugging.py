@@ -51,13 +51,13 @@ def test_correct_launches_run(tmp_path: Path) -> None:
         x = torch.ones(1000, device="cuda")
         kernels.scale(1000, 2.0, x, grid=4, block=256)
         kernels.scale(500, 2.0, x[500:], grid=4, block=256)
-        kernels.scale(1000, 2.0, x.data_ptr(), grid=4, block=256)
+        kernels.scale(1000, 2.0, x.data_ptr(), grid=4, block=256, like=x)
         kernels.scale.bind(grid=4, block=256)(1000, 2.0, x)
         kernels.scale(0, 2.0, x[:0], grid=4, block=256)
         kernels.scale(0, 2.0, None, grid=4, block=256)
         kernels.quads(x, grid=1, block=1)
         pinned = torch.ones(8).pin_memory()
-        kernels.scale(8, 3.0, pinned.data_ptr(), grid=1, block=8)
+        kernels.scale(8, 3.0, pinned.data_ptr(), grid=1, block=8, like=x)
         print(x[[0, 3, 999]].tolist(), pinned.tolist()[0])
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -95,32 +95,35 @@ def test_invalid_arrays_are_reported(tmp_path: Path) -> None:
         """
         import torch
         x = torch.ones(1000, device="cuda")
-        caught(kernels.scale, 500, 2.0, x[::2], grid=4, block=256)
-        caught(kernels.scale, 900, 2.0, x[:900].view(30, 30).t(), grid=4, block=256)
+        kernels.scale(0, 2.0, x[::2], grid=4, block=256)  # strided views are within the memory
+        kernels.scale(0, 2.0, x[:900].view(30, 30).t(), grid=4, block=256)
         caught(kernels.quads, x[1:], grid=1, block=1)
-        caught(kernels.scale, 1, 2.0, x.data_ptr() + 2, grid=1, block=1)
-        caught(kernels.scale, 1, 2.0, 0x10, grid=1, block=1)
+        caught(kernels.scale, 1, 2.0, x.data_ptr() + 2, grid=1, block=1, stream=0)
+        caught(kernels.scale, 1, 2.0, 0x10, grid=1, block=1, stream=0)
         driver = open_driver()
         address = driver.query("cuMemAlloc", OUT, 1024)
-        kernels.scale(1, 2.0, address + 1020, grid=1, block=1)
+        kernels.scale(1, 2.0, address + 1020, grid=1, block=1, stream=0)
 
         class Beyond:
-            __cuda_array_interface__ = {"shape": (257,), "typestr": "<f4", "data": (address, False)}
+            def __init__(self, count, **strides):
+                data = {"shape": (count,), "typestr": "<f4", "data": (address, False)}
+                self.__cuda_array_interface__ = {**data, **strides}
 
-        caught(kernels.scale, 257, 2.0, Beyond(), grid=1, block=257)
+        kernels.scale(0, 2.0, Beyond(128, strides=(8,)), grid=1, block=128)
+        caught(kernels.scale, 0, 2.0, Beyond(129, strides=(8,)), grid=1, block=129)
+        caught(kernels.scale, 257, 2.0, Beyond(257), grid=1, block=257)
         driver.call("cuMemFree", address)
-        caught(kernels.scale, 1, 2.0, address, grid=1, block=1)
+        caught(kernels.scale, 1, 2.0, address, grid=1, block=1, stream=0)
         kernels.scale(1000, 2.0, x, grid=4, block=256)
         print(x.tolist() == [2.0] * 1000)
         """,
         tmp_path,
     )
     expected = [
-        "a view of shape (500,) with strides of (8,) bytes",
-        "a view of shape (30, 30) with strides of (4, 120) bytes",
         "a multiple of 16, as float4 is aligned",
         "a multiple of 4, as float is aligned",
         "found 0x10, which is in no allocation",
+        "found one of 1028 bytes",
         "which ends 4 bytes behind",
         "which is in no allocation; perhaps it has been freed",
     ]

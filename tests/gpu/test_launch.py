@@ -437,7 +437,7 @@ def test_without_arrays_the_stream_or_the_context_decides(kernels: Any, torch: A
         torch.cuda.synchronize(number)  # the stream below does not wait for that
         address = counter.data_ptr()
         with torch.cuda.device(number):
-            kernels.increment(address, grid=1, block=1)
+            kernels.increment(address, grid=1, block=1, stream=0)
         stream = torch.cuda.Stream(number)
         for current in (0, 1):
             with torch.cuda.device(current):

@@ -119,7 +119,7 @@ def test_arrays_and_addresses_are_accepted(kernels: Any, device: Device) -> None
     for dtype, name in ((np.float32, "float"), (np.float64, "double")):
         x, y = (Memory(device, np.arange(1000, dtype=dtype)) for _ in range(2))
         kernels.axpy[name](1000, 2.5, x, y, grid=4, block=256)
-        kernels.axpy[name](n=1000, a=0.5, x=x.address, y=y.address, grid=4, block=256)
+        kernels.axpy[name](n=1000, a=0.5, x=x.address, y=y.address, grid=4, block=256, stream=0)
         np.testing.assert_array_equal(y.numpy(), 4 * np.arange(1000))
     with pytest.raises(ArgumentError, match="expected float32"):
         kernels.axpy["float"](1000, 2.5, x, y, grid=4, block=256)

@@ -60,11 +60,11 @@ CHOSEN = {1: 4, 2: 3, 999: 4, 1000: 2, 1001: 2}
 
 def test_arguments_choose(launched: Callable[..., int]) -> None:
     which = kernels("native", special="n == 7 and sm < 50").which
-    bound = which.bind(grid=1, block=1)
+    bound = which.bind(grid=1, block=1, stream=0)
     for _ in range(2):
         for n, number in {**CHOSEN, 7: 4}.items():
-            assert launched(lambda x, n=n: which(n, x, grid=1, block=1)) == number
-            assert launched(lambda x, n=n: which(n=np.int32(n), which=x, threads=1)) == number
+            assert launched(lambda x, n=n: which(n, x, grid=1, block=1, stream=0)) == number
+            assert launched(lambda x, n=n: which(n=np.int32(n), which=x, threads=1, stream=0)) == number
             assert launched(lambda x, n=n: bound(n, x)) == number
 
 
@@ -72,7 +72,7 @@ def test_the_gpu_chooses(device: Device, launched: Callable[..., int]) -> None:
     for special, number in ((f"sm_{device.capability}", 1), (f"not sm_{device.capability}", 4)):
         which = kernels("native", special=special).which
         for _ in range(2):
-            assert launched(lambda x, which=which: which(1, x, grid=1, block=1)) == number
+            assert launched(lambda x, which=which: which(1, x, grid=1, block=1, stream=0)) == number
 
 
 def test_the_image_chooses(
@@ -83,7 +83,7 @@ def test_the_image_chooses(
     target = f"sm_{device.capability}a"
     for built, number in ((target, 1), (f"sm_{device.capability}", 4)):
         which = kernels(built, special=target).which
-        assert launched(lambda x, which=which: which(1, x, grid=1, block=1)) == number
+        assert launched(lambda x, which=which: which(1, x, grid=1, block=1, stream=0)) == number
         which.explain(1, None)
         first, line, *_ = capsys.readouterr().out.splitlines()
         assert first == f"which(int n, int* which) on GPU 0, {device}:"

@@ -49,7 +49,7 @@ _STRUCTURES = {
 }
 # Names that parameters of a kernel cannot have when they are passed by keyword.
 _RESERVED = frozenset(
-    "self grid block threads shared cluster cooperative dependent stream wait".split()  # noqa: SIM905
+    "self grid block threads shared cluster cooperative dependent stream like wait".split()  # noqa: SIM905
 )
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "element_and_shape",
     "is_complex",
     "item_dtype",
+    "may_hold_address",
 ]
 
 _SCALARS = {
@@ -45,6 +46,7 @@ _COMPLEX = {
     "complex<double>": "complex128",
 }
 _COMPLEX_STRUCTURES = {*_COMPLEX, "cuFloatComplex", "cuDoubleComplex"}
+_ADDRESS = 8  # bytes
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
 # Compiled when they are needed: looking up a kernel of scalars and their arrays does not.
 _VECTOR = r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?"
@@ -96,6 +98,15 @@ def is_complex(type_: str) -> bool:
     (True, True, False)
     """
     return type_.rpartition("::")[2] in _COMPLEX_STRUCTURES
+
+
+def may_hold_address(type_: str, size: int) -> bool:
+    """Whether a structure of the C++ type and so many bytes may hold an address: its members are not known.
+
+    >>> may_hold_address("Particle", 16), may_hold_address("Particle", 4), may_hold_address("float4", 16)
+    (True, False, False)
+    """
+    return size >= _ADDRESS and not is_complex(type_) and not item_dtype(type_)
 
 
 def item_dtype(element: str) -> str:

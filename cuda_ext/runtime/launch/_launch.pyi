@@ -26,10 +26,12 @@ class Launch:
         parameters: tuple[Description, ...] | None,
         candidates: tuple[Launch, ...] = (),
         is_bound: bool = False,
-        stream: int | None = None,
         hidden: tuple[Hidden, ...] = (),
         constants: tuple[tuple[str, object], ...] = (),
         order: tuple[str, ...] = (),
+        stream: int | None = None,
+        device: int = -1,
+        like: object = None,
     ) -> Self: ...
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
     def _set_loaded(

@@ -21,7 +21,7 @@ from cuda_ext.fields import HiddenParameter
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
-from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex
+from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex, may_hold_address
 from cuda_ext.runtime.arrays.host_arrays import is_host_array
 from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
@@ -51,6 +51,15 @@ class Field:
     @property
     def is_pointer(self) -> bool:
         return self.parameter.kind == "pointer"
+
+    def hides_address(self, value: Any) -> bool:
+        """Whether `value`, which is passed, may be or hold an address that comes from no array."""
+        if isinstance(value, DeviceMemory):
+            return value.stream is None and value.address != 0
+        parameter = self.parameter
+        if parameter.kind not in ("struct", "opaque") or not may_hold_address(parameter.type, parameter.size):
+            return False
+        return any(value)
 
     def value(self, argument: object) -> Any:
         """Convert `argument`. Raises :class:`ArgumentError` with its name."""

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
+from cuda_ext.runtime.launch.streams import GivenStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cuda_ext.fields import FixedLaunch
+    from cuda_ext.runtime.arrays.device_memory import DeviceArray, DeviceMemory
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
+    from cuda_ext.runtime.launch.streams import Stream
 
 __all__ = [
     "OPTIONS",
@@ -50,14 +53,57 @@ class LaunchOptions(NamedTuple):
     cooperative: bool = False
     dependent: bool = False
     wait: bool = True
+    stream: Stream | GivenStream | None = None
+    like: DeviceArray | None = None
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> LaunchOptions:
+        """The options among `keywords`, the others of which are arguments."""
+        return cls(**{name: value for name, value in keywords.items() if name in cls._fields})
 
     def freeze(self) -> LaunchOptions:
-        """The same options with tuples for lists, which may change later."""
+        """The same options with tuples for lists, and what is read of a stream: both may change later.
+
+        Raises :class:`ArgumentError` for a `stream` that is none, or an array `like` that is none.
+        """
+        stream, _ = self.read_place()
         options: list[Any] = [tuple(value) if isinstance(value, list) else value for value in self]
-        return LaunchOptions(*options)
+        return LaunchOptions(*options)._replace(stream=stream)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What frozen options say of the stream and the GPU, for launches in C."""
+        if isinstance(self.stream, GivenStream):
+            device = -1 if self.stream.device is None else self.stream.device
+            return {"stream": self.stream.handle, "device": device}
+        return {} if self.like is None else {"like": self.like}
+
+    def read_place(self) -> tuple[GivenStream | None, DeviceMemory | None]:
+        """Read what says the stream and the GPU: `stream`, or the array `like`. Raises as :meth:`freeze`."""
+        if self.like is None:
+            return (None if self.stream is None else GivenStream.of(self.stream)), None
+        if self.stream is not None:
+            raise ArgumentError(
+                "says the stream and the GPU", where="like", remedy="give either that or stream"
+            )
+        from cuda_ext.runtime.arrays.device_memory import device_memory  # a slow import
+
+        try:
+            memory = device_memory(self.like)
+        except ArgumentError as error:
+            error.where = "like"
+            raise
+        if memory is None:
+            raise ArgumentError(
+                f"expected an array in device memory, found {type(self.like).__qualname__}", where="like"
+            )
+        return None, memory
 
 
+# The keywords of a call that are not names of parameters.
 OPTIONS = frozenset(LaunchOptions._fields)
+# What a call says of the launch of a kernel whose image fixes all else.
+_ALWAYS_FREE = {"grid", "wait", "stream", "like"}
 
 
 class LaunchConfiguration(NamedTuple):
@@ -127,7 +173,7 @@ class LaunchConfiguration(NamedTuple):
     ) -> LaunchConfiguration:
         """Check `options` for a `kernel` that leaves only the grid to them."""
         for name, value in options._asdict().items():
-            if name not in ("grid", "wait") and value != LaunchOptions._field_defaults[name]:
+            if name not in _ALWAYS_FREE and value != LaunchOptions._field_defaults[name]:
                 raise ArgumentError("the image of this kernel fixes it", where=name, remedy="give grid alone")
         if options.grid is None:
             raise missing_grid(is_fixed=True)

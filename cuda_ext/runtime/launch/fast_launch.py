@@ -12,7 +12,7 @@ import sys
 from cuda_ext.errors import CudaExtError
 from cuda_ext.fields import HiddenParameter
 from cuda_ext.manifest import Kernel, Parameter
-from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
+from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold_address
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import is_debugging
@@ -76,8 +76,7 @@ class FastLaunch(Launch):
     """A launch of `kernel` in C, or by the launcher where anything is uncommon.
 
     Where a name has variants, `candidates` are launches of the launcher's candidates, in their order. With
-    `is_bound`, all launches on a device have the configuration of the first one; `stream` is the handle of
-    the stream if that is bound, too.
+    `bound` options, all launches on a device have the configuration of the first one.
     """
 
     _kernel: Kernel
@@ -85,11 +84,7 @@ class FastLaunch(Launch):
     _is_bound: bool
 
     def __new__(
-        cls,
-        kernel: Kernel,
-        candidates: tuple[FastLaunch, ...] = (),
-        is_bound: bool = False,
-        stream: int | None = None,
+        cls, kernel: Kernel, candidates: tuple[FastLaunch, ...] = (), bound: LaunchOptions | None = None
     ) -> Self:
         can_derive = all(map(_can_derive, kernel.hidden))
         parameters = _describe(kernel.parameters) if can_derive else None
@@ -101,7 +96,9 @@ class FastLaunch(Launch):
         )
         # Constants by position lie where the function of Python has them.
         order = tuple(map(sys.intern, kernel.order)) if constants else ()
-        launch = super().__new__(cls, parameters, candidates, is_bound, stream, hidden, constants, order)
+        is_bound = bound is not None
+        place = bound.place if bound else {}
+        launch = super().__new__(cls, parameters, candidates, is_bound, hidden, constants, order, **place)
         launch._kernel = kernel
         launch._candidates = candidates
         launch._is_bound = is_bound
@@ -112,23 +109,23 @@ class FastLaunch(Launch):
         raise NotImplementedError
 
     def _launch(
-        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Any:
         """Launch carefully, and let launches like this one be fast from now on."""
         try:
-            launched = self._launcher.launch(arguments, named, options, stream)
+            launched = self._launcher.launch(arguments, named, options)
         except CudaExtError as error:
             # Frames between this and where it was found say nothing to users.
             raise error.with_traceback(None) from error.__cause__
         if options.wait and self._can_be_fast() and not launched.arguments.has_host_arrays:
-            self._learn(launched)
+            self._learn(launched, options.like)
         return launched.pending
 
     @staticmethod
     def _can_be_fast() -> bool:
         return compiled is not None and not is_debugging()
 
-    def _learn(self, launched: Launched) -> None:
+    def _learn(self, launched: Launched, like: object) -> None:
         kernel, configuration = launched.kernel, launched.configuration
         device = kernel.device
         launch: FastLaunch = self
@@ -137,7 +134,7 @@ class FastLaunch(Launch):
             launch = self._candidates[number]
             if choice:
                 self._set_choice(device.ordinal, choice)
-        launch._set_kernel(kernel, launched.arguments.ordered)
+        launch._set_kernel(kernel, (*launched.arguments.ordered, like))
         if self._is_bound:
             launch._set_configuration(kernel, configuration)
 
@@ -189,20 +186,15 @@ class BoundLaunch(FastLaunch):
 
     _bound: FastLaunch
     _options: LaunchOptions
-    _stream: object
 
     @classmethod
-    def of(cls, bound: FastLaunch, options: LaunchOptions, stream: object) -> Self:
-        """Bind the launch `bound` to `options` and `stream`."""
-        from cuda_ext.runtime.launch.streams import BoundStream  # not needed to look up a kernel
-
+    def of(cls, bound: FastLaunch, options: LaunchOptions) -> Self:
+        """Bind the launch `bound` to `options`."""
         options = options.freeze()
-        bound_stream = None if stream is None else BoundStream.of(stream)
-        candidates = tuple(cls.of(each, options, bound_stream) for each in bound._candidates)
-        launch = cls(bound._kernel, candidates, True, bound_stream and bound_stream.handle)
+        candidates = tuple(cls.of(each, options) for each in bound._candidates)
+        launch = cls(bound._kernel, candidates, options)
         launch._bound = bound
         launch._options = options
-        launch._stream = bound_stream
         return launch
 
     @property
@@ -210,7 +202,7 @@ class BoundLaunch(FastLaunch):
         return self._bound._launcher
 
     def __launch_carefully__(self, /, *arguments: Any, **named: Any) -> Any:
-        return self._launch(arguments, named, self._options, self._stream)
+        return self._launch(arguments, named, self._options)
 
     def __repr__(self) -> str:
         return f"<bound launch of {self._bound!r}>"
@@ -221,7 +213,7 @@ def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None
     described = []
     for parameter in parameters:
         kind = _kind(parameter)
-        if kind == "s" and parameter.element:
+        if kind in "sv" and parameter.element:
             return None  # C makes no tensor maps
         if parameter.size not in _SIZES.get(kind, (parameter.size,)):
             return None
@@ -290,7 +282,8 @@ def _kind(parameter: Parameter) -> str:
         return "g"
     if is_complex(parameter.type):
         return "c"
-    return _KINDS[parameter.kind]
+    kind = _KINDS[parameter.kind]
+    return "v" if kind == "s" and not may_hold_address(parameter.type, parameter.size) else kind
 
 
 def _connect(driver: Driver) -> None:

@@ -29,28 +29,26 @@ from cuda_ext.runtime.launch.configuration import (
     missing_grid,
 )
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
-from cuda_ext.runtime.launch.streams import stream_handle
+from cuda_ext.runtime.launch.streams import GivenStream, current_stream_to_give
 
 if TYPE_CHECKING:
     from cuda_ext.fields import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
-__all__ = ["LAUNCH_KEYWORDS", "Launched", "Launcher", "ResolvedArguments"]
-
-# The keywords of a call that are not names of parameters.
-LAUNCH_KEYWORDS = OPTIONS | {"stream"}
+__all__ = ["Launched", "Launcher", "ResolvedArguments"]
 
 
 class ResolvedArguments(NamedTuple):
     """The arguments of a launch in the order of the parameters, and the ``values`` that are passed for them.
 
-    The launch runs on ``device``. ``stream`` is the handle of the stream that was given, if any. ``extents``
-    are the shapes and strides that the kernel takes, by their source.
+    The launch runs on ``device`` in the stream with the handle ``stream``, which ``keep`` keeps alive.
+    ``extents`` are the shapes and strides that the kernel takes, by their source.
     """
 
     ordered: list[object]
     values: list[Any]
-    stream: int | None
+    stream: int
+    keep: object
     device: Device
     extents: Mapping[str, int]
 
@@ -85,19 +83,15 @@ class Launcher:
         self._packing, self._offsets = pack_layout(self.fields, kernel.hidden)
 
     def launch(
-        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Launched:
         """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` documents."""
         try:
-            resolved = self.resolve(arguments, named, stream)
-            device = resolved.device
-            handle = resolved.stream
-            if handle is None:
-                handle = _current_stream(resolved.values, device.ordinal)
+            resolved = self.resolve(arguments, named, options)
             chosen = self.choose(resolved)
-            loaded = chosen.load(device)
+            loaded = chosen.load(resolved.device)
             configuration = LaunchConfiguration.check(options, loaded)
-            pending = chosen._launch_checked(loaded, configuration, resolved, handle, stream, options.wait)
+            pending = chosen._launch_checked(loaded, configuration, resolved, options.wait)
         except ArgumentError as error:
             error.signature = self.kernel.signature
             raise
@@ -110,33 +104,38 @@ class Launcher:
         return Launched(chosen, loaded, configuration, resolved, pending)
 
     def resolve(
-        self, arguments: Sequence[object], named: Mapping[str, object], stream: object
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> ResolvedArguments:
-        """Check and convert the arguments of a call, and find the device to launch on.
+        """Check and convert the arguments of a call, and find the device and the stream to launch in.
 
-        Raises :class:`ArgumentError` for arguments that do not fit the signature.
+        Raises :class:`ArgumentError` for arguments that do not fit the signature, or leave the stream open.
         """
-        ordered = order_arguments(self.kernel.parameters, arguments, named, LAUNCH_KEYWORDS)
+        ordered = order_arguments(self.kernel.parameters, arguments, named, OPTIONS)
         values = [
             host_array(field.parameter, argument) or field.value(argument)
             for field, argument in zip(self.fields, ordered, strict=True)
         ]
-        handle = None if stream is None else stream_handle(stream)
-        device = self._find_device(open_driver(), values, handle)
+        stream, like = options.read_place()
+        device = self._find_device(open_driver(), values, stream, like)
+        handle = stream.handle if stream else self._current_stream(values, like, device.ordinal)
         extents = measure_arrays(self.kernel, ordered) if self.kernel.hidden else {}
-        return ResolvedArguments(ordered, values, handle, device, extents)
+        return ResolvedArguments(ordered, values, handle, stream or options.like, device, extents)
 
     def choose(self, resolved: ResolvedArguments) -> Launcher:  # noqa: ARG002 - there is only one
         """The candidate that a launch with `resolved` arguments takes."""
         return self
 
     def evaluate_grid(
-        self, grid: GridFunction, arguments: Sequence[object], named: Mapping[str, object], stream: object
+        self,
+        grid: GridFunction,
+        arguments: Sequence[object],
+        named: Mapping[str, object],
+        options: LaunchOptions,
     ) -> Dim:
         """What `grid` returns for the arguments of a launch and the constants of the kernel that it takes."""
         from cuda_ext.runtime.launch.python_arguments import constant_values  # rarely used
 
-        resolved = self.resolve(arguments, named, stream)
+        resolved = self.resolve(arguments, named, options)
         kernel = self.choose(resolved).kernel
         given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
         return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
@@ -160,36 +159,66 @@ class Launcher:
             f"{text}; launched with {configuration}{note}{details}", where=self.kernel.expression
         ) from None
 
-    def _find_device(self, driver: Driver, values: Sequence[Any], stream: int | None) -> Device:
-        """The device that holds the arrays; without arrays, that of the stream or of the current context."""
+    def _find_device(
+        self,
+        driver: Driver,
+        values: Sequence[Any],
+        stream: GivenStream | None,
+        like: DeviceMemory | None,
+    ) -> Device:
+        """The device of the arrays, of `like` and of `stream`; without any, that of the current context."""
         if driver.count == 1:
             return driver.device(0)
-        names: dict[int, str] = {}
-        for field, value in zip(self.fields, values, strict=True):
-            if (ordinal := _device_of(driver, value)) is not None:
-                names.setdefault(ordinal, field.parameter.name)
-        if len(names) > 1:
-            (first, name), (second, other), *_ = names.items()
+        found = [
+            (_device_of(driver, value), f"argument {field.parameter.name!r}")
+            for field, value in zip(self.fields, values, strict=True)
+        ]
+        found += (_device_of(driver, like), "like"), (stream.device if stream else None, "stream")
+        places: dict[int, str] = {}
+        for ordinal, place in found:
+            if ordinal is not None:
+                places.setdefault(ordinal, place)
+        if len(places) > 1:
+            (first, place), (second, other), *_ = places.items()
             raise ArgumentError(
-                f"is on GPU {second}, and {name!r} is on GPU {first}",
-                where=f"argument {other!r}",
+                f"is on GPU {second}, and {place.removeprefix('argument ')} is on GPU {first}",
+                where=other,
                 remedy="a kernel runs on one",
             )
-        for ordinal in names:
+        for ordinal in places:
             return driver.device(ordinal)
-        return driver.current_device() if stream is None else driver.device_of_stream(stream)
+        return driver.current_device() if stream is None else driver.device_of_stream(stream.handle)
+
+    def _current_stream(self, values: Sequence[Any], like: DeviceMemory | None, device: int) -> int:
+        """The current stream of the library of `like`, or of the first array; else the default stream.
+
+        Raises :class:`ArgumentError` where memory of an address may belong to another stream.
+        """
+        for value in (like, *values):
+            if isinstance(value, DeviceMemory) and value.stream is not None:
+                return value.stream(device)
+        has_host_arrays = any(isinstance(value, HostArray) for value in values)
+        if not has_host_arrays and (library := current_stream_to_give()):
+            for field, value in zip(self.fields, values, strict=True):
+                if field.hides_address(value):
+                    name, spelling = library
+                    raise ArgumentError(
+                        f"may hold an address of memory that {name} uses in its current stream, and no array "
+                        "says in which stream to launch",
+                        where=f"argument {field.parameter.name!r}",
+                        remedy=f"give stream={spelling}, or one of the arrays as like=",
+                    )
+        return 0
 
     def _launch_checked(
         self,
         loaded: LoadedKernel,
         configuration: LaunchConfiguration,
         resolved: ResolvedArguments,
-        handle: int,
-        stream: object,
         wait: bool,
     ) -> Any:
-        """Launch in the stream `handle`, which `stream` keeps alive, after all checks but debug mode's."""
-        ordered, values, _, device, extents = resolved
+        """Launch after all checks but debug mode's."""
+        ordered, values, stream, keep, device, extents = resolved
         if loaded.fixed and loaded.fixed.tensor_maps:
             values = self._with_tensor_maps(loaded.fixed.tensor_maps, ordered, values, device.driver)
         hidden = pack_values(self.kernel.hidden, extents)
@@ -197,21 +226,19 @@ class Launcher:
         try:
             if is_debugging():
                 details = debugging.check_arguments(self.kernel, self.fields, ordered, values, device)
-                details = f" in stream {handle:#x}{details}"
+                details = f" in stream {stream:#x}{details}"
             pending = None
 
             def submit(values: list[Any]) -> None:
-                self._submit(loaded, configuration, handle, values, hidden)
+                self._submit(loaded, configuration, stream, values, hidden)
 
             if wait and not resolved.has_host_arrays:
                 with device.current():
                     submit(values)
             else:
-                pending = self._submit_with_copies(
-                    loaded, configuration, handle, stream, values, wait, submit
-                )
+                pending = self._submit_with_copies(loaded, configuration, stream, keep, values, wait, submit)
             if details:
-                debugging.synchronize(device, handle)
+                debugging.synchronize(device, stream)
         except DriverCallError as error:
             self.raise_launch_error(error, device.driver, configuration, details)
         return pending
@@ -269,8 +296,8 @@ class Launcher:
         self,
         loaded: LoadedKernel,
         configuration: LaunchConfiguration,
-        handle: int,
-        stream: object,
+        stream: int,
+        keep: object,
         values: list[Any],
         wait: bool,
         submit: Callable[[list[Any]], None],
@@ -287,8 +314,8 @@ class Launcher:
 
         return launch_with_copies(
             loaded.device,
-            handle,
             stream,
+            keep,
             [values[i] for i in positions],
             wait,
             submit_copies,
@@ -321,11 +348,3 @@ def _device_of(driver: Driver, value: object) -> int | None:
     if value.device is not None or value.stream is None or not value.address:
         return value.device
     return driver.device_of_memory(value.address)
-
-
-def _current_stream(values: Sequence[Any], device: int) -> int:
-    """The current stream of the library of the first array; without arrays, the default stream."""
-    for value in values:
-        if isinstance(value, DeviceMemory) and value.stream is not None:
-            return value.stream(device)
-    return 0

@@ -1,13 +1,14 @@
-"""Stream handles from the stream objects of all libraries."""
+"""The streams of all libraries: handles and GPUs."""
 
 from __future__ import annotations
 
 import operator
-from typing import NamedTuple, Protocol, Self, SupportsIndex, TypeAlias
+import sys
+from typing import Any, NamedTuple, Protocol, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["BoundStream", "Stream", "stream_handle"]
+__all__ = ["GivenStream", "Stream", "current_stream_to_give"]
 
 
 class _HasCudaStream(Protocol):
@@ -33,33 +34,55 @@ class _StreamProtocol(Protocol):
 Stream: TypeAlias = SupportsIndex | _StreamProtocol | _HasCudaStream | _HasPtr
 
 
-def stream_handle(stream: object) -> int:
-    """The handle of `stream`. Raises :class:`ArgumentError` for objects that are no stream."""
-    if protocol := getattr(stream, "__cuda_stream__", None):
-        version, handle = protocol()
-        if version != 0:
-            raise ArgumentError(f"expected version 0 of __cuda_stream__, found {version}", where="stream")
-    else:
-        handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
-    try:
-        number = -1 if isinstance(handle, bool) else operator.index(handle)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 1 << 64:
-        raise ArgumentError(f"expected a stream or its handle, found {stream!r}", where="stream")
-    return number
+# The ordinal of a GPU in the streams of PyTorch and of CuPy, whose -1 stands for any. The handle of a default
+# stream does not tell it; that of another stream does, and so do streams of other libraries.
+_ORDINALS = ("device_index", "device_id")
 
 
-class BoundStream(NamedTuple):
-    """A stream whose handle was read once; it keeps the object that it was read from."""
+class GivenStream(NamedTuple):
+    """A stream of a call: its handle, and the ordinal of its GPU, or ``None`` if only the handle tells that.
+
+    ``owner`` keeps the stream alive.
+    """
 
     handle: int
-    stream: object
+    device: int | None
+    owner: object
 
     @classmethod
-    def of(cls, stream: object) -> Self:
-        """Read the handle of `stream`. Raises as :func:`stream_handle` does."""
-        return cls(stream_handle(stream), stream)
+    def of(cls, stream: object) -> GivenStream:
+        """Read `stream`. Raises :class:`ArgumentError` for objects that are no stream."""
+        if isinstance(stream, GivenStream):
+            return stream
+        if protocol := getattr(stream, "__cuda_stream__", None):
+            version, handle = protocol()
+            if version != 0:
+                raise ArgumentError(f"expected version 0 of __cuda_stream__, found {version}", where="stream")
+        else:
+            handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
+        try:
+            number = -1 if isinstance(handle, bool) else operator.index(handle)
+        except TypeError:
+            number = -1
+        if not 0 <= number < 1 << 64:
+            raise ArgumentError(f"expected a stream or its handle, found {stream!r}", where="stream")
+        return cls(number, _device_of(stream), stream)
 
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
+
+def _device_of(stream: object) -> int | None:
+    for name in _ORDINALS:
+        ordinal = getattr(stream, name, None)
+        if isinstance(ordinal, int) and ordinal >= 0:
+            return ordinal
+    return None
+
+
+def current_stream_to_give() -> tuple[str, str] | None:
+    """The name of a library that has a current stream in this process, and how that is spelled in Python."""
+    torch: Any = sys.modules.get("torch")
+    # Without CUDA, or before its first use, PyTorch has no stream and no memory on a GPU.
+    if (is_initialized := getattr(getattr(torch, "cuda", None), "is_initialized", None)) and is_initialized():
+        return "PyTorch", "torch.cuda.current_stream()"
+    if hasattr(sys.modules.get("cupy"), "cuda"):
+        return "CuPy", "cupy.cuda.get_current_stream()"
+    return None

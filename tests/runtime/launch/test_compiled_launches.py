@@ -733,14 +733,15 @@ cycle = Launch((INT, FLOATS), (kernel,))
 cycle.itself = cycle
 cycle._set_choice(0, (-1, ()))
 assert cycle(1, 16, grid=1, block=1) is None
-bound = Launch((INT, FLOATS), (), True, 7)
+bound = Launch((INT, FLOATS), is_bound=True, stream=7)
+like = Launch((INT, FLOATS), is_bound=True, like=bound)
 bound._set_loaded(2, *LIMITS)
 for _ in range(3):
     bound._set_prepared(2, (1, 1, 1), (1, 1, 1), 0, ((4, 1, 1, 1),))
-references = [weakref.ref(each) for each in (kernel, cycle, bound)]
-del kernel, cycle, bound
+references = [weakref.ref(each) for each in (kernel, cycle, bound, like)]
+del kernel, cycle, bound, like
 gc.collect()
 print([reference() for reference in references])
         """
     )
-    assert run.output == ["[None, None, None]"]
+    assert run.output == ["[None, None, None, None]"]

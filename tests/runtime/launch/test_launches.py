@@ -14,7 +14,7 @@ import pytest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel, Parameter, Source, Unit
 from cuda_ext.runtime.launch.configuration import check_extents
-from cuda_ext.runtime.launch.streams import stream_handle
+from cuda_ext.runtime.launch.streams import GivenStream
 from tests.fixtures.loader import (
     AXPY,
     SAMPLE,
@@ -54,13 +54,13 @@ def test_extents_are_extended_with_ones() -> None:
 
 @pytest.mark.parametrize("stream", [7, np.int64(7), CoreStream(), TorchStream(), CupyStream()])
 def test_any_object_with_a_handle_is_a_stream(stream: Any) -> None:
-    assert stream_handle(stream) == 7
+    assert GivenStream.of(stream).handle == 7
 
 
 @pytest.mark.parametrize("stream", [-1, 1 << 64, True, 1.5, "s"])
 def test_other_objects_are_no_streams(stream: Any) -> None:
     with pytest.raises(ArgumentError, match=f"stream: expected a stream or its handle, found {stream!r}"):
-        stream_handle(stream)
+        GivenStream.of(stream)
 
 
 WRONG_LAUNCHES = {

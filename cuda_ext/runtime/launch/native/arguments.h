@@ -20,7 +20,8 @@ typedef enum Kind {
   REAL = 'f',
   BRAIN = 'g', /* bfloat16 */
   COMPLEX = 'c',
-  BYTES = 's',
+  BYTES = 's',   /* which may hold addresses */
+  NUMBERS = 'v', /* the bytes of a vector or another structure that holds none */
   POINTER = 'p',
 } Kind;
 
@@ -47,6 +48,7 @@ static int is_supported(int kind, unsigned size) {
     case REAL: return size == 2 || size == 4 || size == 8;
     case COMPLEX: return size == 8 || size == 16;
     case POINTER: return size == 8;
+    case NUMBERS:
     case BYTES: return size > 0 && size <= UINT16_MAX; /* with more than MOST_BYTES, launches are careful */
   }
   return 0;
@@ -237,52 +239,10 @@ static int take_argument(const State* state, const Parameter* parameter, PyObjec
     case REAL: return take_double(state, argument, &real) ? -1 : write_real(real, parameter->size, memory);
     case BRAIN: return take_double(state, argument, &real) ? -1 : write_bfloat16(real, memory);
     case COMPLEX: return take_complex(state, parameter->size, argument, memory);
+    case NUMBERS:
     case BYTES: return take_bytes(state, parameter->size, argument, memory);
   }
   return -1;
-}
-
-static int take_handle(PyObject* number, CUstream* stream) {
-  uint64_t handle;
-  if (!PyLong_CheckExact(number) || take_unsigned_long_long(number, &handle)) return -1;
-  *stream = (CUstream)(uintptr_t)handle;
-  return 0;
-}
-
-/* A stream with `__cuda_stream__`, which returns the protocol's version, 0, and the handle. */
-static int take_protocol(PyObject* method, CUstream* stream) {
-  PyObject* answer = PyObject_CallNoArgs(method);
-  if (!answer) return -1;
-  int outcome = -1;
-  if (PyTuple_CheckExact(answer) && PyTuple_GET_SIZE(answer) == 2) {
-    PyObject* version = PyTuple_GET_ITEM(answer, 0);
-    if (PyLong_CheckExact(version) && PyLong_AsLong(version) == 0) {
-      outcome = take_handle(PyTuple_GET_ITEM(answer, 1), stream);
-    }
-  }
-  Py_DECREF(answer);
-  return outcome;
-}
-
-COLD static int take_stream_object(const State* state, PyObject* object, CUstream* stream) {
-  PyObject* method = optional_attribute(object, state->names.stream_protocol);
-  if (method) {
-    const int outcome = take_protocol(method, stream);
-    Py_DECREF(method);
-    return outcome;
-  }
-  if (PyErr_Occurred()) return -1;
-  PyObject* handle = optional_attribute(object, state->names.cuda_stream);
-  if (!handle && !PyErr_Occurred()) handle = optional_attribute(object, state->names.ptr);
-  if (!handle) return -1;
-  const int outcome = take_handle(handle, stream);
-  Py_DECREF(handle);
-  return outcome;
-}
-
-/* The handle of a stream, which is an integer or an object of any library. Returns 0, or -1 as above. */
-static int take_stream(const State* state, PyObject* object, CUstream* stream) {
-  return PyLong_CheckExact(object) ? take_handle(object, stream) : take_stream_object(state, object, stream);
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 /* The launch options of a call; NULL where one is not given. */
 typedef struct Options {
-  PyObject *grid, *block, *threads, *shared, *stream;
+  PyObject *grid, *block, *threads, *shared, *stream, *like;
 } Options;
 
 /* A kernel that is loaded on a device, and the limits of its launches. */
@@ -32,6 +32,7 @@ static PyObject** find_option(const Names* names, Options* options, PyObject* na
   if (name == names->stream) return &options->stream;
   if (name == names->threads) return &options->threads;
   if (name == names->shared) return &options->shared;
+  if (name == names->like) return &options->like;
   return NULL;
 }
 

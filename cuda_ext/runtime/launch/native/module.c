@@ -19,13 +19,15 @@
 #include "state.h"           /* what all of these share */
 #include "registration.h"    /* how Python registers types of arrays */
 #include "arguments.h"       /* parameters, and the values of arguments */
+#include "streams.h"         /* given streams, and those of libraries */
 #include "extents.h"         /* shapes and strides of arguments */
 #include "hidden.h"          /* parameters that are no arguments */
 #include "configuration.h"   /* grid, block, threads, shared memory */
 #include "choice.h"          /* which of several variants */
 #include "devices.h"         /* what is known of launches on each device */
 #include "callable.h"        /* what both types of objects have in common */
-#include "launch.h"          /* Launch: a kernel, or a bound launch */
+#include "launch.h"          /* launching */
+#include "launch_type.h"     /* Launch: a kernel, or a bound launch */
 #include "overloads.h"       /* Overloads: kernels of one name */
 
 static PyObject* connect(PyObject* module, PyObject* arguments) {

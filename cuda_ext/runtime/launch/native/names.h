@@ -11,6 +11,7 @@
   NAME(threads, "threads")                 \
   NAME(shared, "shared")                   \
   NAME(stream, "stream")                   \
+  NAME(like, "like")                       \
   NAME(cluster, "cluster")                 \
   NAME(cooperative, "cooperative")         \
   NAME(dependent, "dependent")             \
@@ -24,6 +25,9 @@
   NAME(data, "data")                       \
   NAME(ptr, "ptr")                         \
   NAME(device_id, "device_id")             \
+  NAME(device_index, "device_index")       \
+  NAME(torch, "torch")                     \
+  NAME(cupy, "cupy")                       \
   NAME(cuda_stream, "cuda_stream")         \
   NAME(stream_protocol, "__cuda_stream__") \
   NAME(carefully, "__launch_carefully__")
