@@ -113,7 +113,7 @@ class Builder:
         builder = cls(environment, work, environ)
         builder.python("-m", "uv", "build", "--wheel", "--out-dir", work / "dist", checkout)
         (wheel,) = (work / "dist").glob("*.whl")
-        what = (f"cuda-ext[nvcc-cu13] @ {wheel.as_uri()}", *TOOLS)
+        what = (f"cuda-ext[nvcc-cu13,cutile,triton] @ {wheel.as_uri()}", *TOOLS)
         builder.python("-m", "uv", "pip", "install", "--upgrade", "--constraints", constraints, *what)
         return builder
 
