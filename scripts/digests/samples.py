@@ -16,9 +16,9 @@ from pathlib import Path
 
 from _environment import Environment
 
-SAMPLES = ("example_project", "tests/packages/*", "examples/*", "tests/cmake/*")
-# Links what tests/cmake/library installs; cuda-ext generates nothing for it.
-NOT_BUILT = ("tests/cmake/consumer",)
+SAMPLES = ("example_project", "tests/packages/*", "examples/*", "examples/ported/*/after", "tests/cmake/*")
+# Links what tests/cmake/library installs, for which cuda-ext generates nothing; holds other projects.
+NOT_BUILT = ("tests/cmake/consumer", "examples/ported")
 # setuptools projects that are also built with hatchling.
 WITH_HATCHLING = ("tests/packages/several_modules", "tests/packages/headers")
 HATCHLING = {
