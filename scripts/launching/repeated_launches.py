@@ -128,7 +128,9 @@ def _cuda_ext(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     a, b = x.data_ptr(), y.data_ptr()
     axpy = kernels.axpy["float"]
     stream = torch.cuda.current_stream().cuda_stream
+    # Beside PyTorch, addresses take a stream, or an array that says which.
     yield "cuda_ext, addresses", timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
+    yield "cuda_ext, addresses, like=", timed("axpy(N, 2.0, a, b, grid=1, block=32, like=x)", **vars())
     yield "cuda_ext, torch tensors", timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
     yield (
         "cuda_ext, looked up each time",

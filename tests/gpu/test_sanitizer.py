@@ -47,6 +47,12 @@ with cuda_ext.device_scope():
         kernels.scale["float"](large.size, 2.0, large, threads=large.size)
 assert x[999] == 2 and large[-1] == 8
 """,
+    "polling a pending launch": """
+pending = kernels.scale["float"](1000, 2.0, x, threads=1000, wait=False)
+while not pending.done:
+    pass
+pending.wait()
+""",
     "a pending launch": """
 pending = kernels.scale["float"](1000, 2.0, x, threads=1000, wait=False)
 pending.wait()

@@ -9,6 +9,7 @@ from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
 
 if TYPE_CHECKING:
+    from cuda_ext.runtime.arrays.device_memory import DeviceArray
     from cuda_ext.runtime.launch.configuration import Dim
     from cuda_ext.runtime.launch.streams import Stream
 
@@ -29,6 +30,7 @@ class OperatorLaunch(TypedDict, total=False):
     cooperative: bool | _Computed
     dependent: bool | _Computed
     stream: Stream | _Computed | None
+    like: DeviceArray | _Computed | None
     wait: bool | _Computed
 
 
