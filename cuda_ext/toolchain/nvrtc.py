@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from _thread import allocate_lock
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ from cuda_ext.toolchain.cuda_libraries import library_files, library_version, op
 from cuda_ext.toolchain.diagnostics import read_time_trace
 from cuda_ext.toolchain.programs.header_dependencies import header_names
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
-from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
+from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 
 # What sources without headers do not need is imported where it is used.
 if TYPE_CHECKING:
@@ -230,17 +229,17 @@ class Nvrtc:
         """
         minimal = [_MINIMAL] if _is_simple(unit) else []
         is_restored = False
-        with ExitStack() as stack:
-            if _WITH_NAMES.intersection(options):
-                stack.enter_context(_nameless_directory())
-            precompiled = self._precompile(unit, options) if precompiles else []
-            tracing, spans = stack.enter_context(self._time_trace(unit))
+        earlier: list[Span] = []
+        precompiled = self._precompile(unit, options, earlier) if precompiles else []
+        with self._time_trace(unit) as (tracing, spans):
             while True:
                 program = NvrtcProgram(unit, subjects, addresses)
                 succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
                 rejected = set() if succeeded else program.rejected()
-                if precompiled and (not rejected if not succeeded else were_refused(program.log)):
-                    # The error or image is to be the one without.
+                if precompiled and not (program.used_precompiled_headers and (succeeded or rejected)):
+                    # The image or error is to be the one without.
+                    if self._precompiled and not program.used_precompiled_headers:
+                        self._precompiled.forget()
                     precompiled = []
                     continue
                 if succeeded:
@@ -260,27 +259,39 @@ class Nvrtc:
                     addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
-        opened = _opened(spans)
-        opened += self._precompiled.opened if precompiled and self._precompiled else []
-        # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
-        reads = header_names(opened, unit, self.search_path(unit) if opened else ())
-        return program, Trace(reads, tuple(spans) if self._timed else ())
+        reads = self._header_names(unit, spans)
+        if precompiled and self._precompiled:
+            reads |= self._precompiled.names
+        if not self._timed:
+            return program, Trace(reads)
+        began = max((span.start + span.duration for span in earlier), default=0.0)
+        return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
 
-    def _precompile(self, unit: TranslationUnit, options: Sequence[str]) -> list[str]:
-        """Precompile the shared headers, if that is to be done; return the options to use them in `unit`."""
+    def _header_names(self, unit: TranslationUnit, spans: Sequence[Span]) -> frozenset[str]:
+        """The names of the headers that `unit` depends on."""
+        opened = [s.detail for s in spans if s.name == HEADER and s.detail not in OWN_HEADERS]
+        # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
+        return header_names(opened, unit, self.search_path(unit) if opened else ())
+
+    def _precompile(self, unit: TranslationUnit, options: Sequence[str], spans: list[Span]) -> list[str]:
+        """Return the options to use the shared headers in `unit`, if that is to be done.
+
+        `spans` receives the time trace if they are precompiled now.
+        """
         if not self.shared_headers or self._precompiled is None:
             return []
         headers = TranslationUnit("headers.cu", self.shared_headers, options=unit.options)
 
-        def compile_headers(more: Sequence[str]) -> tuple[str, list[str]] | None:
-            with self._time_trace(headers) as (tracing, spans):
+        def compile_headers(more: Sequence[str]) -> tuple[str, frozenset[str]] | None:
+            with self._time_trace(headers) as (tracing, own):
                 program = NvrtcProgram(headers)
                 if not program.compile([*options, *more, *tracing]):
                     Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
                     return None
-            return program.log, _opened(spans)
+            spans.extend(own)
+            return program.log, self._header_names(headers, own)
 
-        return self._precompiled.use(headers.source, options, compile_headers)
+        return self._precompiled.use(headers.source, options, unit.headers, compile_headers)
 
     @contextmanager
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
@@ -343,11 +354,6 @@ _WORTH_ASSEMBLING = 0.75
 _MINIMAL = "--minimal"
 
 
-def _opened(spans: Sequence[Span]) -> list[str]:
-    """The headers that were read."""
-    return [s.detail for s in spans if s.name == HEADER and s.detail not in OWN_HEADERS]
-
-
 def _is_simple(unit: TranslationUnit) -> bool:
     """Whether `unit` most likely needs none of those declarations."""
     texts = (unit.source, *unit.headers.values())
@@ -368,26 +374,5 @@ def _target(architecture: Architecture) -> list[str]:
     return [f"-arch={architecture}"]
 
 
-# With these, line tables and LTO-IR name the working directory.
-_WITH_NAMES = {"-dlto", "-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 # Checks the source, and lowers names.
 _FRONT_END_ONLY = "-fdevice-syntax-only"
-_environment = allocate_lock()
-
-
-@contextmanager
-def _nameless_directory() -> Iterator[None]:
-    """Keep the working directory out of line tables.
-
-    NVRTC takes its name from PWD if that leads to it; ``/proc/self/cwd`` does so in every process.
-    """
-    with _environment:
-        before = os.environ.get("PWD")
-        os.environ["PWD"] = "/proc/self/cwd"
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["PWD"]
-            else:
-                os.environ["PWD"] = before

@@ -199,8 +199,7 @@ class Batch:
             if isinstance(job, CompileJob) and library.cache.compiler.name == "nvrtc":
                 compiled.append(job)
         self._new.clear()
-        # A report shows how long each compilation takes with its headers.
-        shared = share_headers(compiled) if self._log is None else {}
+        shared = share_headers(compiled)
         ordered = []
         for library, jobs in by_library.items():
             spec = library.cache.compiler.spec

@@ -52,7 +52,8 @@ class _Queue:
     last those that share headers with the task of another worker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self._condition = threading.Condition()
         # By the headers that tasks share: those of highest priority first, in order of arrival among equals.
         self._waiting: dict[SharedHeaders | None, list[tuple[float, int, _Item]]] = {}
@@ -101,6 +102,8 @@ class _Queue:
             if headers is None:
                 return task, future
             share = (headers.tasks - self._taken[headers]) / (1 + others.count(headers))
+            # Where workers are many, other tasks wait for none of them.
+            share = min(share, headers.all_tasks / self._workers)
             precompiles = self.precompiles and ((headers is own and is_precompiled) or share >= FEWEST)
             self._taken[headers] += 1
             self._current[worker] = headers, precompiles
@@ -125,7 +128,7 @@ class WorkerPool(Executor):
         self._count = count
         self._started = started
         self._limit = limit
-        self._queue = _Queue()
+        self._queue = _Queue(count)
         self._lock = threading.Lock()
         self._has_ended = False
         # Tasks that wait or run.

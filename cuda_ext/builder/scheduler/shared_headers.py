@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from cuda_ext.builder.scheduler.timings import header_seconds
@@ -21,13 +21,17 @@ _Names = tuple[bytes, ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SharedHeaders:
-    """The source of include directives that `tasks` units of the same options and targets begin with."""
+    """The source of include directives that units of the same options and targets begin with.
+
+    ``tasks`` compile these units, of ``all_tasks`` that are planned together.
+    """
 
     source: bytes
     tasks: int
+    all_tasks: int
 
 
-def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
+def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
     """Find the headers that several of `jobs`, all of one compiler, share. All are of the tool chain."""
     alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
     for job in jobs:
@@ -38,7 +42,7 @@ def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
     for leading in alike.values():
         while best := _best(leading.values()):
             using = [job for job, names in leading.items() if best in _beginnings(names)]
-            headers = SharedHeaders(_source(best), len(using))
+            headers = SharedHeaders(_source(best), len(using), len(jobs))
             for job in using:
                 shared[job] = headers
                 del leading[job]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
-from collections.abc import Collection, Sequence
+from _thread import allocate_lock
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
 from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, read_probe
@@ -23,6 +26,8 @@ OWN_HEADERS = ("__nv_nvrtc_builtin_header.h", _PROBES)
 _REJECTED = r"(?m)^[ \t]*#pragma nv_mangled_name (.*)$"
 # An error of a probe whose types are of an anonymous namespace.
 _INTERNAL = r"cuda_ext_probe::probe<T, ?subject>\(\) \[with [^\n]*?\bsubject=(\d+)"
+# A message of each compilation that used precompiled headers. Options may silence the warning of the others.
+_PRECOMPILED = r'(?m)^"[^"\n]*": using precompiled header file "[^"\n]*"\n?'
 
 
 class NvrtcProgram:
@@ -43,7 +48,7 @@ class NvrtcProgram:
         self._requested = unit.instantiate
         self._addresses = addresses
         self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
-        headers = {**unit.headers, _PROBES: PROBES.encode()} if subjects else unit.headers
+        headers = {**unit.headers, _PROBES: PROBES.encode()}
         names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
         source, name, handle = unit.source, unit.name.encode(), ctypes.byref(self._handle)
         self._check(self._nvrtc.nvrtcCreateProgram(handle, source, name, len(names), contents, names))
@@ -52,14 +57,24 @@ class NvrtcProgram:
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
-        options = [*options, f"--pre-include={_PROBES}"] if self._probes else options
+        # Without a probe, too: units can only use precompiled headers that begin with the same header.
+        options = [*options, f"--pre-include={_PROBES}"]
         record_command("nvrtc", *options, self._name)
         arguments = _pointers([option.encode() for option in options])
-        status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
+        with _nameless_directory() if _WITH_NAMES.intersection(options) else nullcontext():
+            status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return status == 0
 
     @property
     def log(self) -> str:
+        return re.sub(_PRECOMPILED, "", self._messages)
+
+    @property
+    def used_precompiled_headers(self) -> bool:
+        return re.search(_PRECOMPILED, self._messages) is not None
+
+    @property
+    def _messages(self) -> str:
         return self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
 
     def image(self, kind: ImageKind) -> bytes:
@@ -117,3 +132,26 @@ class NvrtcProgram:
 
 def _pointers(texts: Collection[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(texts))(*texts)
+
+
+# With these, line tables and LTO-IR name the working directory.
+_WITH_NAMES = {"-dlto", "-lineinfo", "--generate-line-info", "-G", "--device-debug"}
+_environment = allocate_lock()
+
+
+@contextmanager
+def _nameless_directory() -> Iterator[None]:
+    """Keep the working directory out of line tables.
+
+    NVRTC takes its name from PWD if that leads to it; ``/proc/self/cwd`` does so in every process.
+    """
+    with _environment:
+        before = os.environ.get("PWD")
+        os.environ["PWD"] = "/proc/self/cwd"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PWD"]
+            else:
+                os.environ["PWD"] = before

@@ -1,45 +1,56 @@
 """Headers with which several translation units begin, precompiled by NVRTC for this process.
 
-NVRTC maps the file to where its objects were, so that only the process that made it can use it. Units that
-use it have the same images and messages as without.
+NVRTC maps the file to where its objects were, so that only the process that made it can use it. It takes the
+file if a unit begins with the same directives and has the same options; only seeds may differ. Units that use
+it have the same images and messages as without.
 """
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
+from cuda_ext.toolchain.cuda_libraries import open_library
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
 __all__ = ["PrecompiledHeaders"]
 
-# The bytes that must be free: a file takes 160 MiB with CUB.
+# The memory for one file, of which NVRTC takes what it needs: 140 MiB for three headers of CUB, and 330 with
+# all that they contain. By default it has 256.
+_HEAP = 1 << 30
+# The bytes that must be free, for a file of each worker.
 _SPACE = 4 << 30
-_SILENT = "--pch-messages=false"
-_REFUSED = "precompiled header"
 
 
 class PrecompiledHeaders:
-    """The headers that were precompiled last, in a file of the directory `scratch`."""
+    """The headers that were precompiled last, in a file of the directory `scratch`.
+
+    ``names`` are those of all headers that were read.
+    """
 
     def __init__(self, scratch: Path) -> None:
         self._file = scratch / "headers.pch"
         self._key: tuple[bytes, Sequence[str]] = (b"", ())
         self._is_usable = False
-        self._opened: list[str] = []
+        self.names: frozenset[str] = frozenset()
 
     def use(
         self,
         source: bytes,
         options: Sequence[str],
-        compile_source: Callable[[list[str]], tuple[str, list[str]] | None],
+        own: Collection[str],
+        compile_source: Callable[[list[str]], tuple[str, frozenset[str]] | None],
     ) -> list[str]:
         """Return the options to use the headers that `source` includes; none if they cannot be precompiled.
 
-        All units that use them have the same `options`, except for their seed. `compile_source` compiles it
-        with further options; it returns the compiler's text and the files that it read, or ``None``.
+        All units that use them have the same `options`, except for their seed; `own` are the unit's headers.
+        `compile_source` compiles `source` with further options; it returns the compiler's text and the names
+        of the headers that it read, or ``None``.
         """
         import shutil  # slow to import
 
@@ -47,18 +58,15 @@ class PrecompiledHeaders:
         if key != self._key:
             self.forget()
             self._key = key
-            if shutil.disk_usage(self._file.parent).free >= _SPACE:
-                compiled = compile_source([f"--create-pch={self._file}", _SILENT])
+            if _has_heap() and shutil.disk_usage(self._file.parent).free >= _SPACE:
+                compiled = compile_source([f"--create-pch={self._file}", "--pch-messages=false"])
                 # Headers that cause warnings do so in each unit.
                 if compiled and not compiled[0].strip():
-                    self._opened = compiled[1]
+                    self.names = compiled[1]
                     self._is_usable = self._file.exists()
-        return [f"--use-pch={self._file}", _SILENT] if self._is_usable else []
-
-    @property
-    def opened(self) -> list[str]:
-        """The files that were read to precompile the headers."""
-        return self._opened
+        # A header of the unit takes the place of one of the tool chain's with its name.
+        hidden = any(name in self.names or f"?{name}" in self.names for name in own)
+        return [f"--use-pch={self._file}"] if self._is_usable and not hidden else []
 
     def forget(self) -> None:
         """Use these headers no more."""
@@ -67,6 +75,11 @@ class PrecompiledHeaders:
             self._file.unlink()
 
 
-def were_refused(log: str) -> bool:
-    """Whether the compiler says in its `log` that it did not use precompiled headers."""
-    return _REFUSED in log
+@cache
+def _has_heap() -> bool:
+    """Give NVRTC the memory to precompile headers; return whether it can, as it does since 12.8."""
+    nvrtc = open_library("nvrtc")
+    if not hasattr(nvrtc, "nvrtcSetPCHHeapSize"):
+        return False
+    status: int = nvrtc.nvrtcSetPCHHeapSize(ctypes.c_size_t(_HEAP))
+    return status == 0
