@@ -1,8 +1,9 @@
-"""Precompiled headers: the same images, dependencies and messages as without, and no crash of a build."""
+"""Precompiled headers: used, with the same images, dependencies and messages as without."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.builder.scheduler.test_local_pool import SPEC
 from tests.fixtures.caches import create_empty_cache
+from tests.fixtures.command_line import run
 from tests.fixtures.projects import KERNELS, build, write_project
 
 SM_90 = Architecture.parse("sm_90")
@@ -55,16 +57,23 @@ def unit(number: int, source: bytes = SOURCE, **options: object) -> TranslationU
 
 @pytest.fixture
 def compiled_with(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The option for precompiled headers of each compilation."""
-    used: list[str] = []
+    """How NVRTC compiled: it ``created`` precompiled headers, ``used`` or ``refused`` them, or had none."""
+    how: list[str] = []
     compile_program = NvrtcProgram.compile
 
     def record(self: NvrtcProgram, options: list[str]) -> bool:
-        used.append(next((o.partition("=")[0] for o in options if "-pch=" in o), ""))
-        return compile_program(self, options)
+        succeeded = compile_program(self, options)
+        files = [Path(o.partition("=")[2]) for o in options if "-pch=" in o]
+        if not files:
+            how.append("without")
+        elif any(o.startswith("--create-pch=") for o in options):
+            how.append("created" if files[0].exists() else "failed")
+        else:
+            how.append("used" if self.used_precompiled_headers else "refused")
+        return succeeded
 
     monkeypatch.setattr(NvrtcProgram, "compile", record)
-    return used
+    return how
 
 
 def compile_units(scratch: Path, shared: bytes, *units: TranslationUnit) -> list[tuple[CompiledImage, ...]]:
@@ -75,22 +84,84 @@ def compile_units(scratch: Path, shared: bytes, *units: TranslationUnit) -> list
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"raw": ("-lineinfo",), "relocatable": True, "fast_math": True}], ids=["none", "several"]
+    "options",
+    [{}, {"raw": ("-lineinfo",), "relocatable": True, "fast_math": True}, {"raw": ("-w",)}],
+    ids=["none", "several", "silent"],
 )
 def test_images_and_dependencies_are_those_without(
     tmp_path: Path, compiled_with: list[str], options: dict[str, object]
 ) -> None:
     units = [unit(number, **options) for number in range(2)]
     plain = compile_units(tmp_path / "plain", b"", *units)
-    assert not any(compiled_with)
+    assert set(compiled_with) == {"without"}
     compiled_with.clear()
     precompiled = compile_units(tmp_path / "precompiled", SHARED, *units)
-    assert compiled_with.count("--create-pch") == 1
-    assert compiled_with.count("--use-pch") >= 2
+    assert compiled_with == ["created", "used", "used"]
     assert precompiled == plain
     for (with_, *_), (without, *_) in zip(precompiled, plain, strict=True):
         assert with_.trace.reads == without.trace.reads
         assert len(with_.trace.reads) > 50
+
+
+CUB = b"#include <cub/block/block_reduce.cuh>\n#include <cub/block/block_scan.cuh>\n"
+KERNEL = b"""
+__device__ int table[] = {1, 2};
+namespace {
+__device__ float scaled(float x) { return x * SCALE + table[threadIdx.x % 2]; }
+}
+static __global__ void sum(float* x) {
+  using Reduce = cub::BlockReduce<float, 128>;
+  __shared__ typename Reduce::TempStorage storage;
+  const float all = Reduce(storage).Sum(scaled(x[threadIdx.x]));
+  if (threadIdx.x == 0) x[0] = all + __LINE__;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        b"#define SCALE 2\n",
+        b"#include <cub/block/block_reduce.cuh>\n#define SCALE 2\n",
+        b'#include "scale.cuh"\n',
+    ],
+    ids=["define", "again", "own"],
+)
+def test_what_follows_precompiled_headers_is_as_ever(
+    tmp_path: Path, compiled_with: list[str], between: bytes
+) -> None:
+    """Guards of the headers hold, and headers that come later see the macros before them."""
+    headers = {"scale.cuh": b"#pragma once\n#include <cub/block/block_scan.cuh>\n#define SCALE 3\n"}
+    first, second = CUB.splitlines(keepends=True)
+    unit = TranslationUnit("device/sum.cu", first + between + second + KERNEL, headers=headers)
+    plain = compile_units(tmp_path / "plain", b"", unit)
+    compiled_with.clear()
+    assert compile_units(tmp_path / "precompiled", first, unit) == plain
+    assert compiled_with[:2] == ["created", "used"]
+    assert "without" not in compiled_with
+
+
+def test_headers_that_need_much_memory_are_precompiled(tmp_path: Path, compiled_with: list[str]) -> None:
+    """More than the 256 MiB that NVRTC gives them by default."""
+    text = b"#include <cub/block/block_radix_sort.cuh>\n" + CUB
+    define = {"_CCCL_META_UNROLL_LIMIT": "16", "SCALE": "1"}
+    unit = TranslationUnit("device/sum.cu", text + KERNEL, options=Options(define=define))
+    compile_units(tmp_path / "precompiled", text, unit)
+    assert compiled_with == ["created", "used"]
+
+
+def test_a_unit_with_a_header_of_that_name_does_without(tmp_path: Path, compiled_with: list[str]) -> None:
+    """The headers of the tool chain include its header in place of their own."""
+    name, shared = "cuda/std/__algorithm/equal.h", b"#include <cuda/std/array>\n"
+    header = next(file for d in Nvrtc().header_directories if (file := d / name).is_file())
+    own = {name: header.read_bytes() + b"#define OWN 1\n"}
+    kernel = b"#ifndef OWN\n#define OWN 0\n#endif\n__global__ void k(int* x) { *x = OWN; }\n"
+    units = [TranslationUnit("device/a.cu", shared + kernel, headers=headers) for headers in (own, {})]
+    plain = compile_units(tmp_path / "plain", b"", *units)
+    assert plain[0][0].data != plain[1][0].data
+    compiled_with.clear()
+    assert compile_units(tmp_path / "precompiled", shared, *units) == plain
+    assert compiled_with == ["created", "without", "used"]
 
 
 def test_errors_and_warnings_are_those_without(tmp_path: Path, compiled_with: list[str]) -> None:
@@ -102,7 +173,7 @@ def test_errors_and_warnings_are_those_without(tmp_path: Path, compiled_with: li
         errors.append(str(caught.value))
     assert errors[0] == errors[1]
     assert "Missing" in errors[0]
-    assert "--use-pch" in compiled_with
+    assert "used" in compiled_with
     # A header that causes a warning does so in each unit.
     (tmp_path / "include").mkdir()
     (tmp_path / "include" / "noisy.cuh").write_text("#warning noisy\n")
@@ -118,10 +189,33 @@ def test_errors_and_warnings_are_those_without(tmp_path: Path, compiled_with: li
 def test_headers_that_the_compiler_does_not_take_are_read_as_ever(
     tmp_path: Path, compiled_with: list[str]
 ) -> None:
-    plain = compile_units(tmp_path / "plain", b"", unit(0))
-    assert compile_units(tmp_path / "other", b"#include <cuda_fp16.h>\n", unit(0)) == plain
-    assert compile_units(tmp_path / "missing", b"#include <missing.h>\n", unit(0)) == plain
-    assert compiled_with.count("--create-pch") == 2
+    """After one refusal, no unit tries them again."""
+    units = [unit(number) for number in range(3)]
+    plain = compile_units(tmp_path / "plain", b"", *units)
+    compiled_with.clear()
+    assert compile_units(tmp_path / "other", b"#include <cuda_fp16.h>\n", *units) == plain
+    assert compiled_with == ["created", "refused", "without", "without", "without"]
+    compiled_with.clear()
+    assert compile_units(tmp_path / "missing", b"#include <missing.h>\n", *units) == plain
+    assert compiled_with == ["failed", "without", "without", "without"]
+
+
+@pytest.mark.parametrize("report", [False, True])
+def test_a_build_compiles_each_source_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: bool
+) -> None:
+    """A source that NVRTC refused to compile with precompiled headers would show a second command."""
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(create_empty_cache(tmp_path / "cache")))
+    source = SHARED.decode() + 'extern "C" __global__ void k{0}(int* x) {{ *x = {0}; }}\n'
+    files = {f"device/u{n}.cu": source.format(n) for n in range(5)}
+    root = write_project(tmp_path / "p", KERNELS, files)
+    _, _, shown = run(
+        "build", root, "-v", "-j1", "-o", tmp_path, *(["--report", root / "r.html"] if report else [])
+    )
+    used = re.findall(r"^nvrtc (.*)", shown, re.MULTILINE)
+    assert len(used) == 6, shown  # with that of the headers
+    assert sum("--create-pch=" in command for command in used) == 1
+    assert sum("--use-pch=" in command for command in used) == 5
 
 
 def jobs(*sources: bytes, **options: object) -> list[CompileJob]:
@@ -142,7 +236,7 @@ def test_units_share_the_headers_that_save_most() -> None:
     shared = share_headers([*several, *others])
     assert shared.keys() == set(several)
     (headers,) = set(shared.values())
-    assert (headers.source, headers.tasks) == (cub, 5)
+    assert (headers.source, headers.tasks, headers.all_tasks) == (cub, 5, 37)
 
 
 @pytest.mark.parametrize("comment", [b"// // " * 5000 + b"\n", b"/* */" * 5000, b" \n" * 50000])
@@ -195,7 +289,7 @@ class Crashing(Task):
 
 
 def test_a_crash_with_precompiled_headers_falls_back_to_none() -> None:
-    headers = SharedHeaders(SHARED, 6)
+    headers = SharedHeaders(SHARED, 6, 6)
     with WorkerPool(1) as pool:
         futures = [pool.submit(Crashing(job, SPEC, headers=headers)) for job in jobs(*[SOURCE] * 6)]
         results = [future.result() for future in futures]
@@ -212,7 +306,7 @@ class Reporting(Task):
 
 
 def test_a_worker_does_tasks_of_the_same_headers_one_after_the_other() -> None:
-    groups = [SharedHeaders(name, 5) for name in (b"a", b"b")]
+    groups = [SharedHeaders(name, 5, 11) for name in (b"a", b"b")]
     (job,) = jobs(SOURCE)
     started: list[bytes] = []
     with WorkerPool(1, lambda task: started.append(task.headers.source if task.headers else b"")) as pool:
@@ -224,8 +318,11 @@ def test_a_worker_does_tasks_of_the_same_headers_one_after_the_other() -> None:
 
 
 def test_workers_that_get_few_tasks_of_shared_headers_do_not_precompile_them() -> None:
-    headers = SharedHeaders(b"a", 4)
+    few, many = (SharedHeaders(b"a", 4, all_tasks) for all_tasks in (8, 100))
     (job,) = jobs(SOURCE)
-    with WorkerPool(3) as pool:
-        results = [f.result() for f in [pool.submit(Reporting(job, SPEC, headers=headers)) for _ in range(4)]]
-    assert len({process for process, _, precompiles in results if precompiles}) <= 1
+    for headers, at_most in ((few, 0), (many, 1)):
+        with WorkerPool(3) as pool:
+            futures = [pool.submit(Reporting(job, SPEC, headers=headers)) for _ in range(4)]
+            results = [future.result() for future in futures]
+        workers = {process for process, _, precompiles in results if precompiles}
+        assert len(workers) == at_most
