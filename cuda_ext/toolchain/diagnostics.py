@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from cuda_ext.compiler.products import Span
 from cuda_ext.errors import CompilationError, shorten
 
-__all__ = ["name_map_lines", "read_time_trace", "shorten_output"]
+__all__ = ["name_map_lines", "read_phases", "read_time_trace", "shorten_output"]
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
@@ -29,6 +30,20 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
             f"the compiler's time trace is damaged ({error})",
             remedy="check whether the disk is full, or a header has a name that is not text",
         ) from None
+    return tuple(spans)
+
+
+def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
+    """Read what ``nvcc --time`` writes: a line for each phase, which begins when the one before ends.
+
+    The first begins when the last of `earlier` ends.
+    """
+    spans = []
+    start = max((span.start + span.duration for span in earlier), default=0.0)
+    for match in re.finditer(r"(?m)^[^,\n]*,\s*([^,\n]+?)\s*,.*?,\s*([\d.]+)\s*,\s*ms\s*$", table):
+        seconds = float(match[2]) / 1000
+        spans.append(Span(match[1], "", start, seconds))
+        start += seconds
     return tuple(spans)
 
 

@@ -35,7 +35,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.diagnostics import name_map_lines, read_time_trace
+from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
 from cuda_ext.toolchain.programs.nvcc_probes import (
     FIRST_LINE,
@@ -53,7 +53,7 @@ class Nvcc:
 
     Of `environ` it uses the places of programs, and nothing that would change an image. `launcher` is a
     program that runs it, such as ``sccache``. It works below ``scratch``, or in the directory for temporary
-    files. With ``timed`` it records how long each phase takes. Raises
+    files. With ``timed`` it records how long each phase takes, but for a launcher. Raises
     :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or has no
     host compiler.
     """
@@ -152,16 +152,16 @@ class Nvcc:
 
         images = []
         for architecture in architectures:
-            data, messages = text, log
+            data, messages, times = text, log, trace
             if is_apart:
-                data, messages, trace = self._compile_apart(unit, architecture)
+                data, messages, times = self._compile_apart(unit, architecture)
             elif architecture.kind == "cubin":
-                data, messages = self._assemble(unit, text, architecture)
+                data, messages, times = self._assemble(unit, text, architecture, trace)
                 messages = "\n".join(filter(None, (log, messages)))
             image = read_image(architecture, data)
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
             signatures = describe(unit, shown, names, types, probe_more)
-            images.append(replace(image, log=messages, names=names, signatures=signatures, trace=trace))
+            images.append(replace(image, log=messages, names=names, signatures=signatures, trace=times))
         return tuple(images)
 
     def _compile_apart(self, unit: TranslationUnit, architecture: Architecture) -> tuple[bytes, str, Trace]:
@@ -169,10 +169,12 @@ class Nvcc:
         options = [*_target(architecture), *_options(unit, architecture)]
         return self._run(unit, with_instantiations(unit), options)
 
-    def _assemble(self, unit: TranslationUnit, text: bytes, architecture: Architecture) -> tuple[bytes, str]:
-        """Assemble PTX, as nvcc itself does with it."""
+    def _assemble(
+        self, unit: TranslationUnit, text: bytes, architecture: Architecture, trace: Trace
+    ) -> tuple[bytes, str, Trace]:
+        """Assemble PTX, as nvcc itself does with it; return the cubin, the messages, and the whole trace."""
         file = Path(unit.name).with_suffix(".ptx").name
-        options = [*_target(architecture), *_options(unit, architecture)]
+        options = [*_target(architecture), *_options(unit, architecture), *self._timing]
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 (Path(name) / file).write_bytes(text)
@@ -180,7 +182,8 @@ class Nvcc:
                 environ = {**self._environ, "TMPDIR": name}
                 ended = process.run(command, environ=environ, directory=Path(name), seconds=self._limit)
                 if ended.exit_code == 0:
-                    return (Path(name) / _OUTPUT).read_bytes(), ended.output.strip()
+                    data = (Path(name) / _OUTPUT).read_bytes()
+                    return data, ended.output.strip(), _with_times(trace, Path(name))
         except OSError as error:
             raise self._cannot_run(error, unit) from None
         raise _failure(ended.output.strip(), unit, ended)
@@ -221,9 +224,7 @@ class Nvcc:
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 directory = Path(name)
-                if self.timed:
-                    options = [*options, f"-fdevice-time-trace={_TIMES}"]
-                ended = self._run_in(directory, unit, source, options)
+                ended = self._run_in(directory, unit, source, [*options, *self._timing])
                 output = directory / _OUTPUT
                 succeeded = ended.exit_code == 0 and output.is_file()
                 data = output.read_bytes() if succeeded else b""
@@ -240,12 +241,16 @@ class Nvcc:
             rejected += (line - FIRST_LINE for line in name_map_lines(log))
         raise _failure(log, unit, ended)
 
+    @property
+    def _timing(self) -> list[str]:
+        # With -fdevice-time-trace, which knows the headers too, nvcc makes other code.
+        return [f"--time={_TIMES}"] if self.timed and not self.launcher else []
+
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
-        times = directory / f"{_TIMES}.json"  # a launcher does not restore it
-        spans = read_time_trace(times.read_bytes()) if times.is_file() else ()
         opened = make_dependencies((directory / _READ).read_text())
         names = {os.path.normpath(directory / path).removeprefix(f"{directory}/") for path in opened}
-        return Trace(header_names(names - {unit.name}, unit, self.search_path(unit)), spans)
+        reads = header_names(names - {unit.name}, unit, self.search_path(unit))
+        return _with_times(Trace(reads), directory)
 
     def _run_in(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
@@ -336,6 +341,14 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
         "TZ": "UTC",  # __TIMESTAMP__
         "LC_ALL": "C",
     }
+
+
+def _with_times(trace: Trace, directory: Path) -> Trace:
+    """Add how long the phases of the compilation in `directory` took, if that was recorded."""
+    file = directory / _TIMES
+    if not file.is_file():
+        return trace
+    return trace._replace(spans=(*trace.spans, *read_phases(file.read_text(errors="replace"), trace.spans)))
 
 
 def _failure(log: str, unit: TranslationUnit, ended: process.Completed) -> CompilationError:

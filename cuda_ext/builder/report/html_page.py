@@ -113,6 +113,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         traced=sum(job.duration for job in record.jobs if job.spans),
         traced_jobs=len(spans),
         phases=sum_times(spans),
+        has_nvcc=any(compiler.startswith("nvcc ") for compiler in record.compilers),
         all_headers=headers,
         headers=_expensive_headers(headers),
         images=arrange(record.images, IMAGES),

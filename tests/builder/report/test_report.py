@@ -182,6 +182,14 @@ def page(record: BuildRecord, previous: BuildRecord | None = None) -> Page:
     return Page(html_page(record, previous))
 
 
+def test_the_headers_of_nvcc_are_left_out() -> None:
+    page = html_page(build(compilers=("nvrtc 13.5", "nvcc 13.5")), None)
+    assert "Those that nvcc read are left out" in page
+    assert "Those that nvcc read are left out" not in html_page(build(), None)
+    page = html_page(without_spans(build(compilers=("nvcc 13.5",))), None)
+    assert "nvcc does not measure headers" in page
+
+
 def test_a_record_is_read_back_without_its_spans():
     record = build()
     assert decode_record(encode_record(record)) == without_spans(record)
