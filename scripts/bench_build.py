@@ -20,13 +20,13 @@ from pathlib import Path
 from _environment import ROOT
 from bench.machine import describe_machine
 from bench.processes import CORES
-from builds.bounds import Measured
-from builds.cuda_ext_builds import Bench, build_wheel, build_with_cuda_ext, build_with_dask
+from builds.bounds import APART, TOGETHER, Measured
+from builds.cuda_ext_builds import Bench, build_cold, build_wheel, build_with_cuda_ext, build_with_dask
 from builds.measuring import Contender, Result, measure
 from builds.other_builds import INVOCATIONS, build_torch_extension, build_with_cmake, build_with_nvcc
 from builds.results import as_json, as_text
 from builds.scale import measure_memory, measure_planning
-from builds.workloads import Workload, copy_example, write_cub, write_small
+from builds.workloads import Workload, copy_example, write_block_sums, write_cub, write_small
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compilers import find_nvcc
@@ -37,6 +37,7 @@ PARTS = {
     "b": "a library of small kernels",
     "c": "sources that include CUB",
     "d": "the same sources with common leading includes",
+    "e": "sources that begin with the same headers, precompiled and not",
     "plan": "planning, by number of units",
     "dask": "(c) with one and two Dask workers",
     "torch": "a PyTorch extension",
@@ -93,6 +94,14 @@ def _measure(
         workload = prepare[key]()
         contenders = list(_contenders(workload, sample, bench, nvcc, torch="torch" in parts))
         results[key] = measure(workload, contenders, rounds, _report)
+    if "e" in parts:
+        together, apart = (write_block_sums(work / f"e{n}", 8, apart=bool(n)) for n in range(2))
+        contenders = [
+            build_cold(project, bench, labels[jobs], jobs)
+            for jobs in TOGETHER
+            for project, labels in ((together, TOGETHER), (apart, APART))
+        ]
+        results["e"] = measure(together, contenders, rounds, _report)
     if "dask" in parts:
         workload = write_cub(work / "dask", size.cub)
         contenders = [build_with_dask(workload, bench, workers) for workers in (1, 2)]

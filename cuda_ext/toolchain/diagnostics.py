@@ -34,13 +34,13 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
 
 
 def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
-    """Read what ``nvcc --time`` writes: a line for each phase, which begins when the one before ends.
+    """Read what ``--time`` writes: a line for each phase, which begins when the one before ends.
 
     The first begins when the last of `earlier` ends.
     """
     spans = []
     start = max((span.start + span.duration for span in earlier), default=0.0)
-    for match in re.finditer(r"(?m)^[^,\n]*,\s*([^,\n]+?)\s*,.*?,\s*([\d.]+)\s*,\s*ms\s*$", table):
+    for match in re.finditer(r"(?m)^[^,\n]*,\s*([^,\n]+?)\s*,(?:.*,)?\s*([\d.]+)\s*,\s*ms\s*$", table):
         seconds = float(match[2]) / 1000
         spans.append(Span(match[1], "", start, seconds))
         start += seconds

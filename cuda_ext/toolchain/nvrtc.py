@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -35,10 +35,11 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
-from cuda_ext.toolchain.diagnostics import read_time_trace
+from cuda_ext.toolchain.diagnostics import read_phases, read_time_trace
 from cuda_ext.toolchain.programs.header_dependencies import header_names
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
+from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 
 # What sources without headers do not need is imported where it is used.
 if TYPE_CHECKING:
@@ -58,9 +59,6 @@ class Nvrtc:
     """
 
     name = "nvrtc"
-    # Set once a traced compilation has failed in this process: NVRTC 13.5 then writes the trace of the next
-    # one to the file ".json" in the working directory, unless that names a file of its own.
-    _traces_all = False
 
     def __init__(self, scratch: Path | None = None, timed: bool = False, lean: bool = True) -> None:
         self._scratch = scratch
@@ -245,7 +243,6 @@ class Nvrtc:
                 if succeeded:
                     break
                 if not minimal and not rejected:
-                    Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
                     if not is_restored and (is_restored := self._restore_headers()):
                         continue
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
@@ -286,7 +283,6 @@ class Nvrtc:
             with self._time_trace(headers) as (tracing, own):
                 program = NvrtcProgram(headers)
                 if not program.compile([*options, *more, *tracing]):
-                    Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
                     return None
             spans.extend(own)
             return program.log, self._header_names(headers, own)
@@ -297,17 +293,42 @@ class Nvrtc:
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
         spans: list[Span] = []
-        # A source that includes nothing reads no header, and tracing takes time.
-        silent = not (self._timed or unit.may_include or self._traces_all)
-        if self._scratch is None or silent:
+        # A time trace changes the code of some kernels: a report must trace nothing else.
+        if not unit.may_include:  # so that it reads no header
+            with self._phases(spans) as options:
+                yield options, spans
+            return
+        if self._scratch is None:
             yield [], spans
             return
-        yield [f"-fdevice-time-trace={self._scratch / 'trace'}"], spans
         file = self._scratch / "trace.json"
-        with suppress(FileNotFoundError):
-            content = file.read_bytes()
-            file.unlink()  # NVRTC would append to it
-            spans += read_time_trace(content)
+        option = f"-fdevice-time-trace={file.with_suffix('')}"
+        try:
+            yield [option], spans
+        finally:
+            if not file.exists():
+                # The compilation failed. NVRTC 13.5 writes its trace with that of the next one, or to a file
+                # ".json" in the working directory if that is not traced.
+                empty = NvrtcProgram(TranslationUnit("empty.cu", b""))
+                with recorded_commands():
+                    empty.compile([_MINIMAL, _FRONT_END_ONLY, option])
+            content = file.read_bytes() if file.exists() else b""
+            file.unlink(missing_ok=True)  # NVRTC would append to it
+        spans += read_time_trace(content) if content else ()
+
+    @contextmanager
+    def _phases(self, spans: list[Span]) -> Iterator[list[str]]:
+        """Yield the options to measure phases alone, if that was asked for; `spans` receives them."""
+        if self._scratch is None or not self._timed:
+            yield []
+            return
+        file = self._scratch / "phases"
+        try:
+            yield [f"--time={file}"]
+        finally:
+            if file.exists():
+                spans += read_phases(file.read_text(errors="replace"))
+                file.unlink()  # NVRTC would append to it
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         if option := option_for_files(unit.options):

@@ -10,7 +10,11 @@ from builds.measuring import Result, Sample, Series
 from builds.other_builds import INVOCATIONS, REFERENCE
 from builds.scale import Planning
 
-__all__ = ["Bound", "Measured", "check_bounds"]
+__all__ = ["APART", "TOGETHER", "Bound", "Measured", "check_bounds"]
+
+# Builds of (e), by the number of processes.
+TOGETHER = {jobs: f"cuda_ext -j {jobs}" for jobs in (1, 2)}
+APART = {jobs: f"cuda_ext -j {jobs}, with a header of the project first" for jobs in (1, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,11 @@ def check_bounds(measured: Measured) -> Iterator[Bound]:
         with_nvcc = [_seconds(measured.series(key, invocation.label)) for invocation in INVOCATIONS]
         best = min((seconds for seconds in with_nvcc if seconds is not None), default=None)
         yield Bound(f"({key}) cold / the fastest way to run nvcc", limit, "x", _ratio(cold, best))
+    for jobs, limit in ((1, 0.4), (2, 1.0)):
+        together, apart = (_seconds(measured.series("e", labels[jobs])) for labels in (TOGETHER, APART))
+        yield Bound(
+            f"(e) precompiled headers / read by each source, -j {jobs}", limit, "x", _ratio(together, apart)
+        )
     yield Bound("(b) no changes, inside cuda_ext", 100, "ms", _internal_ms(measured, "b"))
     yield Bound("(a) no changes, inside cuda_ext", 20, "ms", _internal_ms(measured, "a"))
     yield Bound("(b) new clone, warm cache / cold", 5, "%", _scaled(_ratio(clone, b_cold), 100))

@@ -1,4 +1,4 @@
-"""Generate up to ten sources that instantiate many CUB templates, for NVRTC and nvcc."""
+"""Generate sources that instantiate CUB templates, for NVRTC and nvcc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import product
 
 from builds.small_kernels import Source
 
-__all__ = ["cub_kernels"]
+__all__ = ["block_sums", "cub_kernels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,24 @@ def cub_kernels(count: int, common: bool = False) -> Iterator[Source]:
         instances = list(product(template.types, template.blocks))
         text = _text(name, template, all_headers if common else template.headers, instances)
         yield Source(f"{name}.cu", text, len(instances))
+
+
+def block_sums(count: int, first: str = "") -> Iterator[Source]:
+    """Generate `count` sources of one kernel that begin with `first` and the same three headers."""
+    includes = "".join(
+        f"#include <cub/block/block_{name}.cuh>\n" for name in ("reduce", "scan", "radix_sort")
+    )
+    for index in range(count):
+        text = f"""\
+{first}{includes}
+extern "C" __global__ void sum_{index}(float* x) {{
+  using Reduce = cub::BlockReduce<float, 256>;
+  __shared__ typename Reduce::TempStorage storage;
+  const float sum = Reduce(storage).Sum(x[threadIdx.x] * {index});
+  if (threadIdx.x == 0) x[0] = sum;
+}}
+"""
+        yield Source(f"sum_{index}.cu", text, 1)
 
 
 def _text(name: str, template: _Template, headers: Sequence[str], instances: list[tuple[str, int]]) -> str:

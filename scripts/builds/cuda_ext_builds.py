@@ -25,6 +25,7 @@ __all__ = [
     "NO_CHANGES",
     "Bench",
     "build_wheel",
+    "build_cold",
     "build_with_cuda_ext",
     "build_with_dask",
     "dask_label",
@@ -60,7 +61,7 @@ class Bench:
 
 def run_child(label: str, *arguments: object, cache: Path, **variables: object) -> Sample:
     """Run ``child.py``, and return what it measures."""
-    variables |= {"CUDA_EXT_CACHE": cache, "MAX_JOBS": CORES, "PYTHONPATH": ROOT}
+    variables = {"CUDA_EXT_CACHE": cache, "MAX_JOBS": CORES, "PYTHONPATH": ROOT, **variables}
     completed = run_python(_CHILD, *arguments, environment=benchmark_environment(**variables))
     measured = json.loads(completed.output.splitlines()[-1])
     figures = (measured[name] for name in ("seconds", "imports", "peak_bytes"))
@@ -82,6 +83,18 @@ def build_with_cuda_ext(workload: Workload, bench: Bench) -> Contender:
                 yield sample
 
     return Contender("cuda_ext", take_turn)
+
+
+def build_cold(workload: Workload, bench: Bench, label: str, jobs: int) -> Contender:
+    """Build once with `jobs` processes, with an empty cache."""
+
+    def take_turn() -> Iterator[Sample]:
+        with temporary_directory(bench.directory) as directory:
+            cache, output = bench.fresh_cache(directory / "cache"), directory / "lib"
+            yield run_child(label, "build", workload.root, output, cache=cache, MAX_JOBS=jobs)
+            check_packages(workload, output)
+
+    return Contender(label, take_turn)
 
 
 def build_wheel(workload: Workload, bench: Bench) -> Contender:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builds.cub_kernels import cub_kernels
+from builds.cub_kernels import block_sums, cub_kernels
 from builds.small_kernels import COMMON_HEADER, Source, small_kernels
 from cuda_ext.builder import session
 from cuda_ext.builder.project import Project
@@ -17,6 +17,7 @@ __all__ = [
     "Workload",
     "copy_example",
     "copy_tree",
+    "write_block_sums",
     "write_cub",
     "write_one",
     "write_small",
@@ -87,6 +88,18 @@ def write_cub(directory: Path, count: int, common: bool = False) -> Workload:
     root = _write_project(directory, "cub_kernels", sources, FOUR)
     title = f"{count} CUB sources x {len(FOUR)} architectures{', common includes' * common}"
     return _plan_workload("d" if common else "c", title, root, {s.name: s.kernels for s in sources})
+
+
+def write_block_sums(directory: Path, count: int, apart: bool) -> Workload:
+    """Write `count` sources that begin with the same headers of CUB, for two architectures.
+
+    With `apart`, a header of the project comes first, so that these are not precompiled.
+    """
+    sources = list(block_sums(count, '#include "own.cuh"\n' if apart else ""))
+    root = _write_project(directory, "block_sums", sources, TWO)
+    (root / "device" / "own.cuh").write_text("#pragma once\n", encoding="utf-8")
+    title = f"{count} sources that begin with the same headers of CUB x {len(TWO)} architectures"
+    return _plan_workload("e", title, root, {s.name: s.kernels for s in sources})
 
 
 def write_one(directory: Path) -> Workload:

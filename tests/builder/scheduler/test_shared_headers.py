@@ -63,6 +63,8 @@ def compiled_with(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def record(self: NvrtcProgram, options: list[str]) -> bool:
         succeeded = compile_program(self, options)
+        if self._name == "empty.cu":  # it only ends a trace
+            return succeeded
         files = [Path(o.partition("=")[2]) for o in options if "-pch=" in o]
         if not files:
             how.append("without")
