@@ -10,6 +10,7 @@ from tests.fixtures.command_line import run
 from tests.fixtures.gallery import COMPILERS
 from tests.fixtures.projects import write_project
 
+ROOT = Path(__file__).parents[3]
 # nvcc makes other code of this with its time trace.
 SOURCE = """\
 #include <cooperative_groups.h>
@@ -56,3 +57,15 @@ def test_no_option_that_observes_changes_what_is_built(compiler: str, tmp_path: 
     else:
         assert "CUDA C++ Front-End" in page
         assert "cooperative_groups.h" in page
+
+
+def test_a_report_changes_no_source_without_headers(tmp_path: Path) -> None:
+    """NVRTC makes other code of it with a time trace."""
+    stencil = ROOT / "example_project/device/stencil.cu"
+    table = '[tool.cuda_ext.modules."p.kernels"]\narchitectures = ["sm_120", "compute_120"]\n'
+    root = write_project(tmp_path / "p", table, {"device/stencil.cu": stencil.read_text(encoding="utf-8")})
+    for name, options in {"plain": (), "reported": ("--report", tmp_path / "report.html")}.items():
+        code, _, shown = run("build", root, "-o", tmp_path / name, *options, CUDA_EXT_CACHE_SIZE=0)
+        assert code == 0, shown
+    assert contents(tmp_path / "reported") == contents(tmp_path / "plain")
+    assert "NVVM Optimizer" in (tmp_path / "report.html").read_text(encoding="utf-8")
