@@ -101,8 +101,9 @@ class _Queue:
                 del self._waiting[headers]
             if headers is None:
                 return task, future
-            share = (headers.tasks - self._taken[headers]) / (1 + others.count(headers))
-            # Where workers are many, other tasks wait for none of them.
+            # While this one would precompile them, others that have done so take most of the tasks.
+            share = (headers.tasks - self._taken[headers]) / (1 + 2 * others.count(headers))
+            # Where workers are many, each has few tasks.
             share = min(share, headers.all_tasks / self._workers)
             precompiles = self.precompiles and ((headers is own and is_precompiled) or share >= FEWEST)
             self._taken[headers] += 1
