@@ -35,9 +35,14 @@ def open_library(name: str) -> ctypes.CDLL:
     import ctypes  # slow to import
 
     try:
-        library = ctypes.CDLL(next(iter(library_files(name)), None) or system_library(name))
+        file = next(iter(library_files(name)), None)
+        if file and name == "nvrtc":
+            _open_builtins(file)
+        library = ctypes.CDLL(file or system_library(name))
         if sys.platform == "win32":
             system_library(name)  # finds it open, and has Windows search its directory for NVRTC's builtins
+        if not hasattr(library, f"{_PREFIXES[name]}Version"):
+            raise OSError("it is of CUDA 12.2 or older")  # nvJitLink, whose functions had other names
         return library
     except (ImportError, OSError, RuntimeError) as error:
         # The message of cuda-pathfinder repeats the library's name for each place.
@@ -47,6 +52,16 @@ def open_library(name: str) -> ctypes.CDLL:
             f"{title} cannot be loaded ({reason})",
             remedy='install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")',
         ) from None
+
+
+def _open_builtins(nvrtc: str) -> None:
+    """Open the library that `nvrtc` opens by name: that of CUDA 13.0 does not look for it beside itself."""
+    import ctypes
+
+    directory = os.path.dirname(nvrtc)
+    for file in os.listdir(directory):
+        if file.startswith("libnvrtc-builtins.so."):
+            ctypes.CDLL(f"{directory}/{file}")
 
 
 def library_version(name: str) -> tuple[int, int]:

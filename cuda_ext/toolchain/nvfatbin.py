@@ -59,7 +59,7 @@ def write_image(architecture: Architecture, image: bytes, compress: Compression)
             reason = nvfatbin.nvFatbinGetErrorString(status).decode()
             raise BuildError(
                 f"nvFatbin refuses {architecture}: {reason}",
-                remedy='install nvFatbin and the compiler of one CUDA, as "cuda-ext[cu13]" does',
+                remedy="install an nvFatbin that is as new as the compiler",
             )
 
     count = ctypes.c_size_t(len(options))

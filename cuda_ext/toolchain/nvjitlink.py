@@ -80,8 +80,10 @@ def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
 
 @cache
 def can_optimise() -> bool:
-    """Whether there is an nvJitLink that :func:`optimise` can use."""
+    """Whether there is an nvJitLink that :func:`optimise` can use, which reads what NVRTC writes."""
     try:
+        if library_version("nvjitlink") < library_version("nvrtc"):
+            return False
         _Link(["-arch=sm_90", "-lto", *_LEAN]).close()
     except (ToolchainError, CompilationError):
         return False
@@ -122,7 +124,7 @@ def _link_here(
     except CompilationError as error:
         raise CompilationError(
             f"nvJitLink refuses {architecture}: {error}",
-            remedy='install nvJitLink and the compiler of one CUDA, as "cuda-ext[cu13]" does',
+            remedy="install an nvJitLink that is as new as the compiler",
         ) from None
     with closing(opened) as linking:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -35,11 +35,10 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
-from cuda_ext.toolchain.diagnostics import read_phases, read_time_trace
-from cuda_ext.toolchain.programs.header_dependencies import header_names
+from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
+from cuda_ext.toolchain.programs.nvrtc_traces import is_untraced, measure_phases, trace_headers
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
-from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 
 # What sources without headers do not need is imported where it is used.
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ class Nvrtc:
     """
 
     name = "nvrtc"
+    # Set once a trace has named a header, as they do since CUDA 13.0.
+    _traces_headers = False
 
     def __init__(self, scratch: Path | None = None, timed: bool = False, lean: bool = True) -> None:
         self._scratch = scratch
@@ -233,6 +234,9 @@ class Nvrtc:
             while True:
                 program = NvrtcProgram(unit, subjects, addresses)
                 succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
+                if tracing and is_untraced(program.log):
+                    tracing = []
+                    continue
                 rejected = set() if succeeded else program.rejected()
                 if precompiled and not (program.used_precompiled_headers and (succeeded or rejected)):
                     # The image or error is to be the one without.
@@ -266,7 +270,11 @@ class Nvrtc:
 
     def _header_names(self, unit: TranslationUnit, spans: Sequence[Span]) -> frozenset[str]:
         """The names of the headers that `unit` depends on."""
-        opened = [s.detail for s in spans if s.name == HEADER and s.detail not in OWN_HEADERS]
+        opened = {span.detail for span in spans if span.name == HEADER}
+        Nvrtc._traces_headers = Nvrtc._traces_headers or bool(opened)
+        if unit.may_include and not Nvrtc._traces_headers:
+            opened = reachable_headers(unit, self.search_path(unit))
+        opened.difference_update(OWN_HEADERS)
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
         return header_names(opened, unit, self.search_path(unit) if opened else ())
 
@@ -289,46 +297,12 @@ class Nvrtc:
 
         return self._precompiled.use(headers.source, options, unit.headers, compile_headers)
 
-    @contextmanager
-    def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
+    def _time_trace(self, unit: TranslationUnit) -> AbstractContextManager[tuple[list[str], list[Span]]]:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
-        spans: list[Span] = []
         # A time trace changes the code of some kernels: a report must trace nothing else.
-        if not unit.may_include:  # so that it reads no header
-            with self._phases(spans) as options:
-                yield options, spans
-            return
-        if self._scratch is None:
-            yield [], spans
-            return
-        file = self._scratch / "trace.json"
-        option = f"-fdevice-time-trace={file.with_suffix('')}"
-        try:
-            yield [option], spans
-        finally:
-            if not file.exists():
-                # The compilation failed. NVRTC 13.5 writes its trace with that of the next one, or to a file
-                # ".json" in the working directory if that is not traced.
-                empty = NvrtcProgram(TranslationUnit("empty.cu", b""))
-                with recorded_commands():
-                    empty.compile([_MINIMAL, _FRONT_END_ONLY, option])
-            content = file.read_bytes() if file.exists() else b""
-            file.unlink(missing_ok=True)  # NVRTC would append to it
-        spans += read_time_trace(content) if content else ()
-
-    @contextmanager
-    def _phases(self, spans: list[Span]) -> Iterator[list[str]]:
-        """Yield the options to measure phases alone, if that was asked for; `spans` receives them."""
-        if self._scratch is None or not self._timed:
-            yield []
-            return
-        file = self._scratch / "phases"
-        try:
-            yield [f"--time={file}"]
-        finally:
-            if file.exists():
-                spans += read_phases(file.read_text(errors="replace"))
-                file.unlink()  # NVRTC would append to it
+        if self._scratch and unit.may_include:  # so that it may read a header
+            return trace_headers(self._scratch)
+        return measure_phases(self._scratch) if self._scratch and self._timed else nullcontext(([], []))
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         if option := option_for_files(unit.options):

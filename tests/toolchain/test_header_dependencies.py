@@ -1,4 +1,4 @@
-"""The header names that a compilation depends on, and the files they resolve to. No compiler is needed."""
+"""The header names that a compilation depends on, and the files they resolve to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain.programs.header_dependencies import Resolver, header_names, make_dependencies
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.programs.header_dependencies import (
+    Resolver,
+    header_names,
+    make_dependencies,
+    reachable_headers,
+)
 from tests.fixtures.device_code import unit
 
 
@@ -97,3 +104,62 @@ def test_headers_that_are_only_looked_up_count_by_their_path(tmp_path: Path) -> 
 )
 def test_prerequisites_of_a_rule(rule: str, expected: list[str]) -> None:
     assert make_dependencies(rule) == expected
+
+
+def reached(directory: Path, source: str, define: dict[str, str] | None = None, *raw: str) -> set[str]:
+    sample = unit(source, define=define or {}, raw=raw)
+    paths = reachable_headers(sample, [directory / "one", directory / "two"])
+    return {Path(path).relative_to(directory).as_posix() for path in paths}
+
+
+def test_headers_are_reached_under_any_condition(tmp_path: Path) -> None:
+    written(tmp_path / "one/a.h", '#if 0\n#  include /**/ "detail/b.h"\n#endif\n#include <none.h>\n')
+    written(tmp_path / "one/detail/b.h", '#include "../a.h"\n%: include <c.h>\n')
+    written(tmp_path / "two/c.h", "#include <c.h>\n")
+    assert reached(tmp_path, "#include <a.h>\n") == {"one/a.h", "one/detail/b.h", "two/c.h"}
+
+
+def test_a_name_may_lead_beside_the_header_or_along_the_search_path(tmp_path: Path) -> None:
+    written(tmp_path / "two/lib/a.h", '#include "b.h"\n')
+    written(tmp_path / "two/lib/b.h")
+    written(tmp_path / "one/b.h")
+    assert reached(tmp_path, "#include <lib/a.h>") == {"two/lib/a.h", "two/lib/b.h", "one/b.h"}
+
+
+def test_names_that_are_macros_are_reached(tmp_path: Path) -> None:
+    written(tmp_path / "one/a.h", "#include NAME\n#include GIVEN\n#include OPTION\n")
+    for name in ("named.h", "given.h", "option.h", "unrelated.h"):
+        written(tmp_path / "one" / name)
+    source = "#define NAME <named.h>\n#include <a.h>"
+    assert reached(tmp_path, source, {"GIVEN": "<given.h>"}, '-DOPTION="option.h"') == {
+        "one/a.h", "one/named.h", "one/given.h", "one/option.h",
+    }  # fmt: skip
+
+
+def test_names_with_macros_in_them_lead_to_all_files_that_end_alike(tmp_path: Path) -> None:
+    written(tmp_path / "one/lib/adl.h", "#define HEADER <LIB_ROOT/detail/sort.h>\n#include HEADER\n")
+    written(tmp_path / "one/lib/cpp/detail/sort.h")
+    written(tmp_path / "one/lib/omp/detail/sort.h")
+    written(tmp_path / "one/lib/omp/detail/scan.h")
+    written(tmp_path / "one/other/detail/sort.h")
+    found = {"one/lib/adl.h", "one/lib/cpp/detail/sort.h", "one/lib/omp/detail/sort.h"}
+    assert reached(tmp_path, "#include <lib/adl.h>") == found
+
+
+def test_a_changed_header_is_read_again(tmp_path: Path) -> None:
+    header = Path(written(tmp_path / "one/a.h"))
+    written(tmp_path / "one/b.h")
+    assert reached(tmp_path, "#include <a.h>") == {"one/a.h"}
+    header.write_text("#include <b.h>\n")
+    assert reached(tmp_path, "#include <a.h>") == {"one/a.h", "one/b.h"}
+
+
+@pytest.mark.parametrize("header", ["cub/block/block_reduce.cuh", "cuda/std/array", "mma.h", "cuda_bf16.h"])
+def test_all_headers_that_nvrtc_opens_are_reached(header: str, tmp_path: Path) -> None:
+    compiler = Nvrtc(tmp_path)
+    sample = unit(f"#include <{header}>\n__global__ void k() {{}}\n")
+    (image,) = compiler.compile(sample, [Architecture.parse("compute_90")])
+    search_path = compiler.search_path(sample)
+    reached = header_names(reachable_headers(sample, search_path), sample, search_path)
+    assert len(image.trace.reads) > 3
+    assert image.trace.reads <= reached

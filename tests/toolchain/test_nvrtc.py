@@ -19,7 +19,8 @@ from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.toolchain import cuda_libraries
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
+from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram, knows_option
+from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, unit
 
 ROOT = Path(__file__).parents[2]
@@ -623,3 +624,11 @@ def test_types_that_need_a_second_round_are_asked_for_once(options_of):
     kinds = [kernel.parameters[0].kind for each in compiled for kernel in each.signatures.kernels.values()]
     assert kinds == ["enum", "enum"]
     assert ["-fdevice-syntax-only" in options for options in options_of] == [False, True]
+
+
+def test_options_are_asked_for_without_compiling() -> None:
+    with recorded_commands() as commands:
+        assert knows_option("--frandom-seed=")
+        assert knows_option("--minimal")
+        assert not knows_option("--frandom-sead=")
+    assert not commands

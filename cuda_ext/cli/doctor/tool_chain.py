@@ -51,6 +51,9 @@ def examine_tool_chain(gpus: Gpus) -> Iterator[Finding]:
         yield from libraries
         if libraries[0].level == "ok":
             version = library_version("nvrtc")
+            if libraries[2].level == "ok" and (linker := library_version("nvjitlink")) < version:
+                text = f"{_number(linker)} is older than NVRTC: images keep variables that no kernel uses"
+                yield Finding("note", "nvJitLink", text, "for smaller images, install one as new as NVRTC")
             yield from _examine_headers(version)
             yield from _examine_compatibility(version, gpus)
         if missing := [title for name, title in _PACKAGES.items() if find_spec(name) is None]:

@@ -48,12 +48,12 @@ class TileCpp:
         if not hasattr(open_library("nvrtc"), "nvrtcGetTileIR"):
             raise ToolchainError(
                 f"NVRTC {version} does not compile tile kernels",
-                remedy='install NVRTC 13.3 or newer, as "cuda-ext[cu13]" does',
+                remedy='install "nvidia-cuda-nvrtc>=13.3"',
             )
         if _number(self._tileiras.version) < _number(version):
             raise ToolchainError(
                 f"tileiras {self._tileiras.version} does not read the Tile IR of NVRTC {version}",
-                remedy='install both of one CUDA, as "cuda-ext[tile]" does',
+                remedy=f'install "nvidia-cuda-tileiras>={version}"',
             )
         return version
 

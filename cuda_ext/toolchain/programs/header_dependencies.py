@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Resolver", "header_names", "make_dependencies"]
+__all__ = ["Resolver", "header_names", "make_dependencies", "reachable_headers"]
 
 # Patterns, which the module re compiles when they are first used.
 _HAS_INCLUDE = rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]'
 _QUOTED = rb'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"'
 # A name that is a macro, and the values of macros.
 _BY_MACRO = rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]"
+_INCLUDED = rb'(?:#|%:)\s*(?:include|include_next|import)\b[^\n<"]*[<"]([^>"\n]+)[>"]'
+# As CCCL writes names of headers of its back ends.
+_BEGINS_WITH_MACRO = r"[A-Z_][A-Z0-9_]*(?=/)"
 _DEFINED = rb'(?m)^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]'
 
 
@@ -44,6 +47,90 @@ def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequ
         else:
             names.update(_names(path, directories))
     return frozenset(names - {unit.name})
+
+
+def reachable_headers(unit: TranslationUnit, search_path: Sequence[Path]) -> set[str]:
+    """Find all headers that `unit` includes under any condition, for a compiler that does not name them.
+
+    They are as :func:`header_names` takes them. A name that is a macro may be any that a macro is defined as;
+    of one with further macros in it, only the last part is known.
+    """
+    tree = _HeaderTree([os.path.normpath(directory) for directory in search_path])
+    given = (*unit.options.define.values(), *unit.options.raw)
+    definitions = "\n".join(f"#define GIVEN {option.rpartition('=')[2]}" for option in given)
+    pending = [found for name in unit.options.pre_include for found in tree.find(name)]
+    for text in (unit.source, *unit.headers.values(), os.fsencode(definitions)):
+        pending += (found for name in _included(text) for found in tree.find(name))
+    reached = set(unit.headers)
+    while pending:
+        path = pending.pop()
+        if path not in reached:
+            reached.add(path)
+            beside = os.path.dirname(path)
+            pending += (found for name in _included_by(path) for found in tree.find(name, beside))
+    return reached
+
+
+class _HeaderTree:
+    """The files in the directories of a search path. Each directory is listed once."""
+
+    def __init__(self, search_path: Sequence[str]) -> None:
+        self._search_path = search_path
+        self._listed: dict[str, frozenset[str]] = {}
+        self._found: dict[str, list[str]] = {}
+        self._libraries: dict[str, list[str]] = {}
+
+    def find(self, name: str, beside: str = "") -> list[str]:
+        """The files that `name` may lead to, in a header that lies in the directory `beside`."""
+        if name not in self._found:
+            paths = (os.path.normpath(f"{directory}{os.sep}{name}") for directory in self._search_path)
+            self._found[name] = list(filter(self._is_file, paths))[:1]
+        found = self._found[name]
+        near = os.path.normpath(f"{beside}{os.sep}{name}") if beside else ""
+        if near and self._is_file(near):
+            return [near, *found]
+        if beside and not found and (macro := re.match(_BEGINS_WITH_MACRO, name)):
+            ending = name.removeprefix(macro[0]).replace("/", os.sep)
+            found = [path for path in self._library(beside) if path.endswith(ending)]
+            self._found[name] = found
+        return found
+
+    def _library(self, directory: str) -> list[str]:
+        """All files of the library that `directory` belongs to, as ``thrust`` in an include directory."""
+        above = next((d for d in self._search_path if directory.startswith(d + os.sep)), directory)
+        library = os.path.join(above, directory.removeprefix(above + os.sep).partition(os.sep)[0])
+        if library not in self._libraries:
+            walk = os.walk(library)
+            self._libraries[library] = [os.path.join(at, file) for at, _, files in walk for file in files]
+        return self._libraries[library]
+
+    def _is_file(self, path: str) -> bool:
+        directory, _, file = path.rpartition(os.sep)
+        if directory not in self._listed:
+            try:
+                with os.scandir(directory) as entries:
+                    self._listed[directory] = frozenset(e.name for e in entries if not e.is_dir())
+            except OSError:
+                self._listed[directory] = frozenset()
+        return file in self._listed[directory]
+
+
+def _included_by(path: str) -> frozenset[str]:
+    """The names that the header at `path` includes."""
+    try:
+        status = os.stat(path)
+        return _read_includes(path, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return frozenset()
+
+
+@cache
+def _read_includes(path: str, *_state: int) -> frozenset[str]:
+    return _included(read_file(path))
+
+
+def _included(content: bytes) -> frozenset[str]:
+    return frozenset(map(os.fsdecode, [*re.findall(_INCLUDED, content), *re.findall(_DEFINED, content)]))
 
 
 @cache

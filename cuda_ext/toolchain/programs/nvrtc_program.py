@@ -8,26 +8,48 @@ import re
 from _thread import allocate_lock
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from functools import cache, cached_property
 
 from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, read_probe
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain.cuda_libraries import open_library
+from cuda_ext.toolchain.diagnostics import name_map_lines
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
-__all__ = ["OWN_HEADERS", "NvrtcProgram"]
+__all__ = ["OWN_HEADERS", "NvrtcProgram", "knows_option"]
 
 # A header within NVRTC itself, and ours with the declaration of probes.
 _PROBES = "cuda_ext_probes.h"
 OWN_HEADERS = ("__nv_nvrtc_builtin_header.h", _PROBES)
-# The name expression that an error is about.
-_REJECTED = r"(?m)^[ \t]*#pragma nv_mangled_name (.*)$"
+# Of the first name expression, which are sorted, in the file of which errors about them tell.
+_FIRST_LINE = 2
 # An error of a probe whose types are of an anonymous namespace.
 _INTERNAL = r"cuda_ext_probe::probe<T, ?subject>\(\) \[with [^\n]*?\bsubject=(\d+)"
 # A message of each compilation that used precompiled headers. Options may silence the warning of the others.
 _PRECOMPILED = r'(?m)^"[^"\n]*": using precompiled header file "[^"\n]*"\n?'
+
+
+# Options of ours that older versions lack: the first, without which internal names differ each time, before
+# 12.9, and the others before 12.4.
+_DISPENSABLE = ("--frandom-seed=", "--minimal", "-fdevice-syntax-only", "--time=")
+
+
+@cache
+def knows_option(option: str) -> bool:
+    """Whether NVRTC has `option`; the value behind an equals sign is left out.
+
+    A second option, which none has, ends the call before anything is compiled.
+    """
+    program = NvrtcProgram(TranslationUnit("options.cu", b""))
+    program.try_compile([option, "--cuda-ext-none"])
+    return f"unrecognized option {option} found" not in program.log
+
+
+def _is_known(option: str) -> bool:
+    """Whether NVRTC has `option`, if it can do without."""
+    return all(knows_option(name) for name in _DISPENSABLE if option.startswith(name))
 
 
 class NvrtcProgram:
@@ -56,10 +78,17 @@ class NvrtcProgram:
             self._check(self._nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
 
     def compile(self, options: Sequence[str]) -> bool:
-        """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
+        """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way.
+
+        Options of ours that this version lacks are left out.
+        """
         # Without a probe, too: units can only use precompiled headers that begin with the same header.
-        options = [*options, f"--pre-include={_PROBES}"]
+        options = [*filter(_is_known, options), f"--pre-include={_PROBES}"]
         record_command("nvrtc", *options, self._name)
+        return self.try_compile(options)
+
+    def try_compile(self, options: Sequence[str]) -> bool:
+        """Compile with `options` as they are, and return whether it succeeded."""
         arguments = _pointers([option.encode() for option in options])
         with _nameless_directory() if _WITH_NAMES.intersection(options) else nullcontext():
             status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
@@ -110,7 +139,9 @@ class NvrtcProgram:
 
         The compiler knows no or several such names, or a kernel has a parameter of an anonymous namespace.
         """
-        names, subjects = set(re.findall(_REJECTED, self.log)), list(self._probes.values())
+        expressions = sorted({*self._requested, *self._addresses, *self._probes}, key=str.encode)
+        names = {expressions[line - _FIRST_LINE] for line in name_map_lines(self.log)}
+        subjects = list(self._probes.values())
         unknown = {subject for expression, subject in self._probes.items() if expression in names}
         internal = {subjects[int(index)] for index in re.findall(_INTERNAL, self.log)}
         return unknown | internal | (names & set(self._addresses))

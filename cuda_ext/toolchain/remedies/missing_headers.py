@@ -32,6 +32,7 @@ _CUDA_PACKAGES = {
     "cub/": "nvidia-cuda-cccl",
     "cuda/": "nvidia-cuda-cccl",
     "thrust/": "nvidia-cuda-cccl",
+    "crt/": "nvidia-cuda-nvcc",
     # These are for host code.
     "cublas": "nvidia-cublas",
     "cufft": "nvidia-cufft",
@@ -41,7 +42,7 @@ _CUDA_PACKAGES = {
     "nvjpeg": "nvidia-nvjpeg",
     "nvtx3/": "nvidia-nvtx",
 }
-_FOR_DEVICE_CODE = {"nvidia-curand", "nvidia-cuda-cccl"}
+_FOR_DEVICE_CODE = {"nvidia-curand", "nvidia-cuda-cccl", "nvidia-cuda-nvcc"}
 _TORCH = r"(?:ATen|c10|torch)/.+"
 _DRIVER_API = (
     "<cuda.h> declares the driver API, for host code; leave it out, put it between #ifndef __CUDACC_RTC__ "
@@ -81,6 +82,8 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
     if any(Path(place).is_relative_to(directory) for directory in directories):
         if Path(place.partition("(")[0]).name == "cuda.h":
             return _DRIVER_API.format(nvcc=spell_setting("compiler", "nvcc"))
+        if name.startswith("crt/"):
+            return _about(name, by_nvrtc=True)
         return (
             f"this header needs <{name}>, which NVRTC does not have; if it is for host code, leave it out or "
             f"set {spell_setting('compiler', 'nvcc')}; otherwise a package of the tool chain is missing"

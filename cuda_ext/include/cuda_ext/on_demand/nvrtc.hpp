@@ -225,8 +225,13 @@ class Nvrtc {
 
   // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return
   // what NVRTC says if that fails.
-  std::string compile(const RecipeData& recipe, const std::vector<const char*>& options,
+  std::string compile(const RecipeData& recipe, std::vector<const char*> options,
                       const Array<const char*>& expressions, CompiledUnit& unit) const {
+    constexpr const char* seed = "--frandom-seed=";  // since 12.9: internal names are the same each time
+    if (!knows(seed)) {
+      const auto is_seed = [&](const std::string_view option) { return option.rfind(seed, 0) == 0; };
+      options.erase(std::remove_if(options.begin(), options.end(), is_seed), options.end());
+    }
     Program program = nullptr;
     Code code = create_(&program, recipe.text, recipe.name, recipe.headers.count, recipe.headers.texts,
                         recipe.headers.names);
@@ -296,6 +301,17 @@ class Nvrtc {
   using Code = int;  // nvrtcResult
   using GetSize = Code (*)(Program program, std::size_t* size);
   using Get = Code (*)(Program program, char* bytes);
+
+  // Whether NVRTC has `option`. A second one, which none has, ends the call before anything is compiled.
+  bool knows(const char* option) const {
+    Program program = nullptr;
+    const char* const options[] = {option, "--cuda-ext-none"};
+    std::string log;
+    if (!create_(&program, "", "options.cu", 0, nullptr, nullptr)) compile_(program, 2, options);
+    if (program) read(program, log_size_, log_, log);
+    destroy_(&program);
+    return log.find(joined({"unrecognized option ", option, " found"})) == log.npos;
+  }
 
   static Code read(Program program, GetSize get_size, Get get, std::string& bytes) {
     std::size_t size = 0;

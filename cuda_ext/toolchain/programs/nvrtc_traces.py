@@ -1,0 +1,70 @@
+"""What NVRTC tells of a compilation: the headers that it opens, and how long each phase takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cuda_ext.compiler.products import Span
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.toolchain.diagnostics import read_phases, read_time_trace
+from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram, knows_option
+from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["is_untraced", "measure_phases", "trace_headers"]
+
+_OPTION = "-fdevice-time-trace="
+_FILE = "trace.json"
+_has_failed = False
+
+
+def is_untraced(log: str) -> bool:
+    """Whether a compilation failed since it was traced. If so, no other one is."""
+    global _has_failed
+    if f"{_FILE}\"' could not be opened" not in log:
+        return False
+    _has_failed = True  # ptxas of CUDA 12.5 and 12.6 puts the name into quotes
+    return True
+
+
+@contextmanager
+def trace_headers(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
+    """Yield the options for a time trace, if there is one, and a list that receives its spans at the end.
+
+    Those of headers are in it since CUDA 13.0.
+    """
+    spans: list[Span] = []
+    if _has_failed or not knows_option(_OPTION):
+        yield [], spans
+        return
+    file = scratch / _FILE
+    option = f"{_OPTION}{file.with_suffix('')}"
+    try:
+        yield [option], spans
+    finally:
+        if not file.exists():
+            # The compilation failed. NVRTC 13.5 writes its trace with that of the next one, or to a file
+            # ".json" in the working directory if that is not traced.
+            empty = NvrtcProgram(TranslationUnit("empty.cu", b""))
+            with recorded_commands():
+                empty.compile(["--minimal", "-fdevice-syntax-only", option])
+        content = file.read_bytes() if file.exists() else b""
+        file.unlink(missing_ok=True)  # NVRTC would append to it
+    spans += read_time_trace(content) if content else ()
+
+
+@contextmanager
+def measure_phases(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
+    """Yield the options to measure phases alone, and a list that receives them at the end."""
+    spans: list[Span] = []
+    file = scratch / "phases"
+    try:
+        yield [f"--time={file}"], spans
+    finally:
+        if file.exists():
+            spans += read_phases(file.read_text(errors="replace"))
+            file.unlink()  # NVRTC would append to it
