@@ -8,7 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from cuda_ext.toolchain.cuda_packages import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.cpp_modules import INCLUDE, LOADER, MINGW, ON_DEMAND, takes_mingw, write_cpp
 from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.environments import Environment
 from tests.fixtures.loader import CHECKOUT, Run
 from tests.fixtures.projects import build, write_project
 from tests.include.test_cpp_loader import compiled, exported_besides_exceptions
@@ -211,6 +212,17 @@ def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) 
         "_Z5scaleIfEvPT_S0_",
         "_ZN2ns4fillIdLi256EEEvPT_S1_PKNS_8ParticleE",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_the_oldest_nvrtc_compiles(
+    on_demand: OnDemand, environment_with: Callable[..., Environment], tmp_path: Path
+) -> None:
+    oldest = environment_with("cuda-toolkit[nvrtc]==12.0.*", "cu12")
+    commands = ("launch:scale<double>", "launch:reduce<int>")
+    done = on_demand.cpp(*commands, cache=tmp_path / "cache", VIRTUAL_ENV=oldest.prefix)
+    assert [launch.split()[1] for launch in done.launches] == ["_Z5scaleIdEvPT_S0_", "_Z6reduceIiEvPKT_PS0_"]
 
 
 def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
