@@ -17,7 +17,7 @@ from pathlib import Path
 from _environment import Environment
 
 SAMPLES = ("example_project", "tests/packages/*", "examples/*", "examples/ported/*/after", "tests/cmake/*")
-# Links what tests/cmake/library installs; includes examples/cmake_application, which its test names; holds projects.
+# Links what tests/cmake/library installs; includes an example that its test names; holds other projects.
 NOT_BUILT = ("tests/cmake/consumer", "tests/cmake/jit", "examples/ported")
 # setuptools projects that are also built with hatchling.
 WITH_HATCHLING = ("tests/packages/several_modules", "tests/packages/headers")
