@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEEPS_PROBES",
+    "SETTING_OF_OPTION",
     "common_options",
     "definitions",
     "enables_tile",
@@ -25,10 +26,27 @@ __all__ = [
     "on_demand_obstacle",
     "option_for_files",
     "option_with_path",
+    "setting_of",
 ]
 
 # Options with which probes would remain in what nvcc makes: in debug information, and in LTO-IR.
 KEEPS_PROBES = frozenset(("-G", "--device-debug", "-dlto", "-lto", "--lto", "--dlink-time-opt"))
+
+# Options that repeat a setting; the compiler would silently use one of the two.
+SETTING_OF_OPTION = {
+    f"{dashes}{name}": setting
+    for setting, names in {
+        "architectures": ("arch", "gpu-architecture", "gencode", "generate-code", "code", "gpu-code"),
+        "std": ("std",),
+        "link": (
+            *("rdc", "relocatable-device-code", "dc", "device-c", "dw", "device-w"),
+            *("dlto", "dlink-time-opt", "lto"),
+        ),
+        "emit": ("fatbin", "cubin", "ptx", "optix-ir", "ltoir"),
+    }.items()
+    for name in names
+    for dashes in ("-", "--")
+}
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
@@ -142,6 +160,15 @@ def include_directories(options: Options) -> tuple[Path, ...]:
     )
 
 
+def setting_of(option: str) -> str | None:
+    """Return the setting that `option` repeats, with a value or without.
+
+    >>> setting_of("--gpu-architecture=sm_90"), setting_of("-architecture")
+    ('architectures', None)
+    """
+    return SETTING_OF_OPTION.get(option.partition("=")[0].partition(" ")[0])
+
+
 def enables_tile(options: Options) -> bool:
     """Whether compilers accept kernels of CUDA Tile with these options."""
     return any(option in ("--enable-tile", "-enable-tile") for option in options.raw)
@@ -188,7 +215,6 @@ _NVCC_ONLY = {
 # Those that a setting replaces.
 _SETTING_FOR = {
     r"--?expt-relaxed-constexpr": ("relaxed-constexpr", True),
-    r"--?lto": ("link", True),
     r"-Xfatbin|--fatbin-options|--?no-compress": ("compress", None),
 }
 

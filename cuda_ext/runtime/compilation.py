@@ -8,7 +8,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.compiler.compile_options import enables_tile, nvrtc_options, option_with_path
+from cuda_ext.compiler.compile_options import (
+    enables_tile,
+    nvrtc_options,
+    option_with_path,
+    setting_of,
+)
 from cuda_ext.compiler.headers import Headers, names_its_includes
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compile", "prepare"]
 
-_FORMAT = "cuda-ext compiled 2"
+_FORMAT = "cuda-ext compiled 3"
 _STANDARD = "c++17"
 
 
@@ -110,6 +115,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         fast_math=bool(fast_math),
         relaxed_constexpr=bool(relaxed_constexpr),
     )
+    _check_options(unit_options.raw)
     expressions = read_texts("instantiate", instantiate)
     unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, expressions)
     if any(b"__tile_global__" in each for each in (text, *unit.headers.values())):
@@ -128,6 +134,18 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     for line in compiled.log:
         report(line)
     return module_from(compiled.manifest, compiled.files.__getitem__)
+
+
+def _check_options(options: Sequence[str]) -> None:
+    """Refuse `options` that decide what the other arguments or the module do."""
+    for index, option in enumerate(options):
+        if setting := setting_of(option):
+            problem = "has an argument of its own"
+            remedy = f"pass {setting} instead"
+            if setting not in ("architectures", "std"):
+                problem = "changes the form of the images, which are whole, and packed into a fatbin"
+                remedy = "take it out"
+            raise BuildError(f"{quote(option)} {problem}", where=f"options[{index}]", remedy=remedy)
 
 
 def prepare(

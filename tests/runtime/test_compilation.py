@@ -211,6 +211,30 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
         cuda_ext.compile(FILL, **{"architectures": ["sm_90"], **options})
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("-arch=sm_80", "has an argument of its own; pass architectures instead"),
+        ("-arch", "has an argument of its own; pass architectures instead"),
+        ("--gpu-architecture=sm_80", "has an argument of its own; pass architectures instead"),
+        ("-std=c++20", "has an argument of its own; pass std instead"),
+        ("-dlto", "changes the form of the images, which are whole, and packed into a fatbin; take it out"),
+        *(
+            (option, "changes the form of the images, which are whole, and packed into a fatbin; take it out")
+            for option in (
+                *("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", "-dw", "--device-w"),
+                *("--dlink-time-opt", "-lto", "--lto", "-rdc"),
+            )
+        ),
+    ],
+)
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_an_option_that_decides_on_the_images_is_refused(option: str, message: str, compiler: str) -> None:
+    with pytest.raises(BuildError) as error:
+        filled(options=["-lineinfo", option], compiler=compiler)
+    assert str(error.value) == f"options[1]: {option!r} {message}"
+
+
 def test_a_source_is_text_or_a_path() -> None:
     with pytest.raises(TypeError, match="source: expected a path, found bytes"):
         cuda_ext.compile(FILL.encode(), architectures=["sm_90"])  # type: ignore[arg-type]

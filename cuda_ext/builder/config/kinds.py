@@ -16,13 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from cuda_ext.compiler.compile_options import SETTING_OF_OPTION, setting_of
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, did_you_mean, escape_controls, shorten
 
 __all__ = [
     "C_NAME",
     "FLAG",
-    "KEY_OF_OPTION",
     "MACROS",
     "NAME",
     "OPTIONS",
@@ -247,20 +247,13 @@ STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_sta
 TEXT = string(empty="give it a value or leave it out", minLength=1)
 
 
-# Options that duplicate a key; the compiler would silently use one of the two.
-KEY_OF_OPTION = {
-    **dict.fromkeys(("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code"), "architectures"),
-    **dict.fromkeys(("-std", "--std"), "std"),
-    **dict.fromkeys(("-rdc", "--relocatable-device-code", "-dc", "--device-c", "-dlto"), "link"),
-    **dict.fromkeys(("-fatbin", "--fatbin", "-cubin", "--cubin", "-ptx", "--ptx"), "emit"),
-}
 _INCLUDE = r"(?:-I|--include-path|-isystem|--system-include)=?"
 
 
 def _check_options(options: Sequence[str], where: str) -> Sequence[str]:
     for i, (option, following) in enumerate(itertools.pairwise((*options, ""))):
         here = f"{where}[{i}]"
-        if key := KEY_OF_OPTION.get(option.partition("=")[0]):
+        if key := setting_of(option):
             raise ConfigError(
                 f"{shorten(option)!r} has a key of its own",
                 where=here,
@@ -277,7 +270,7 @@ def _check_options(options: Sequence[str], where: str) -> Sequence[str]:
 
 
 _REFUSED_OPTIONS = (
-    rf"^(?:{'|'.join(KEY_OF_OPTION)})(?:=|$)",
+    rf"^(?:{'|'.join(SETTING_OF_OPTION)})(?:[= ]|$)",
     rf"^{_INCLUDE}(?![=/\\]|[A-Za-z]:).",
 )
 _OPTION = {**strings().schema["items"], "not": {"anyOf": [{"pattern": each} for each in _REFUSED_OPTIONS]}}

@@ -369,7 +369,12 @@ def test_a_macro_is_a_string_or_an_integer(toml: str, found: str) -> None:
         ("-gencode=arch=compute_80,code=sm_80", "architectures"),
         ("-std=c++20", "std"),
         ("--std", "std"),
+        ("-arch sm_80", "architectures"),
+        ("--gpu-code=sm_80", "architectures"),
         ("-rdc=true", "link"),
+        ("--dlink-time-opt", "link"),
+        ("-lto", "link"),
+        ("-dw", "link"),
         ("-ptx", "emit"),
     ],
 )

@@ -19,9 +19,9 @@ import pytest
 
 from cuda_ext.builder.config import modules
 from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDE_KEYS, TABLES
-from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
+from cuda_ext.compiler.compile_options import SETTING_OF_OPTION
 from cuda_ext.errors import ConfigError
 from docs.make_configuration import EXAMPLES, SCHEMA_FILE, reference, schema_file
 from tests.builder.config import test_config, test_variants
@@ -274,8 +274,9 @@ def test_the_schema_agrees_with_the_checker_on_right_tables_gone_wrong(tables: l
 
 
 def test_options_with_keys_of_their_own_are_those_of_the_checker() -> None:
-    for option in KEY_OF_OPTION:
-        assert [complaint({"options": [f"{option}{rest}"]}) for rest in ("", "=a", "s")] == [
+    for option in SETTING_OF_OPTION:
+        assert [complaint({"options": [f"{option}{rest}"]}) for rest in ("", "=a", " a", "s")] == [
+            "data.options[0]",
             "data.options[0]",
             "data.options[0]",
             "",
