@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["code_of", "kernel_names", "split_arguments", "take_parentheses"]
+__all__ = ["choose_sources", "code_of", "kernel_names", "split_arguments", "take_parentheses"]
 
 # Brackets and commas, besides literals and operators that hold them. An open quote is not searched for long.
 _BRACKET = r"\d(?:'?[\w.])*|'(?:\\.|[^'\\]){0,64}'|\"(?:\\.|[^\"\\]){0,999}\"|->|<<|[<>]=|[()<>\[\]{},]"
@@ -66,3 +66,28 @@ def kernel_names(text: bytes) -> set[str]:
 def code_of(text: bytes) -> bytes:
     """`text` without comments, launch bounds and attributes."""
     return re.sub(_LAUNCH_BOUNDS, b"", re.sub(_COMMENT, rb"\1", text, flags=re.DOTALL))
+
+
+def choose_sources(
+    kernel: str,
+    sources: Iterable[str],
+    built: Collection[str],
+    texts_of: Callable[[str], Iterable[tuple[str, Collection[str]]]],
+    can_compile: Callable[[str], bool],
+) -> list[str]:
+    """Choose the source from which the template `kernel`, a plain name, is instantiated on demand.
+
+    `texts_of` lists a source and its headers, each with the kernels that it defines. Of the sources that have
+    the template from the same headers it is the first: of those that `can_compile`, and of the `built` ones,
+    which have instantiations of it. Several are returned if each has a template of its own.
+    """
+    groups: dict[object, list[str]] = {}
+    for source in sources:
+        own, *headers = texts_of(source)
+        if kernel in own[1]:
+            groups[source] = [source]
+        elif defining := frozenset(name for name, kernels in headers if kernel in kernels):
+            groups.setdefault(defining, []).append(source)
+    candidates = [group for key, group in groups.items() if isinstance(key, str)] or list(groups.values())
+    with_built = [group for group in candidates if not set(built).isdisjoint(group)]
+    return [min(g, key=lambda s: (not can_compile(s), s not in built)) for g in with_built or candidates]

@@ -24,7 +24,7 @@ from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
-from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.compiler.name_expressions import choose_sources, kernel_names
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import key_of
 from cuda_ext.formats.spelling import plain_name
@@ -254,30 +254,36 @@ def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:
 
 def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[_Template]:
     """The kernel templates of `manifest`: those of built kernels, then all that the sources define."""
-    # By name, the sources that define it, each with its first unit: instantiations may be split into units.
-    built: dict[str, dict[str, int]] = {}
-    defined: dict[str, dict[str, int]] = {}
+    # The sources by title, each with its first unit: instantiations may be split into units.
+    units = {unit.title: index for index, unit in reversed(list(enumerate(manifest.units)))}
+    variables = {symbol.unit: symbol.name for symbol in reversed(manifest.symbols)}
+    texts_of: dict[str, list[tuple[str, set[str]]]] = {}
+    for title, index in sorted(units.items()):
+        source = manifest.units[index].sources[0]
+        known = {source.name: texts[source.name], **_reached(source, texts)} if source.name in texts else {}
+        texts_of[title] = [(name, kernel_names(text)) for name, text in known.items()] or [("", set())]
+
+    def can_compile(title: str) -> bool:
+        index = units[title]
+        return index not in variables and not _recipe(manifest.units[index], texts).obstacle
+
+    built: dict[str, set[str]] = {}
     for kernel in manifest.kernels:
         if "<" in kernel.expression:
-            owners = built.setdefault(plain_name(kernel.expression), {})
-            owners.setdefault(manifest.units[kernel.unit].title, kernel.unit)
-    for index, unit in enumerate(manifest.units):
-        source = unit.sources[0]
-        known = [texts[source.name], *_reached(source, texts).values()] if source.name in texts else []
-        for name in set().union(*map(kernel_names, known)):
-            defined.setdefault(name, {}).setdefault(unit.title, index)
-    variables = {symbol.unit: symbol.name for symbol in reversed(manifest.symbols)}
-    for name, owners in [*sorted(built.items()), *sorted(defined.items())]:
-        narrowed = owners.keys() & defined.get(name.rpartition("::")[2], {})
-        own = {title: owners[title] for title in sorted(narrowed or owners)}
-        title, unit_index = next(iter(own.items()))
+            titles = built.setdefault(plain_name(kernel.expression), set())
+            titles.add(manifest.units[kernel.unit].title)
+    defined = {name for each in texts_of.values() for _, names in each for name in names}
+    for name in [*sorted(built), *sorted(defined)]:
+        owners = built.get(name, set())
+        own = choose_sources(name.rpartition("::")[2], texts_of, owners, texts_of.__getitem__, can_compile)
+        title = own[0] if own else min(owners)
         obstacle = ""
         if len(own) > 1:
             obstacle = f"{' and '.join(own)} each define {name}"
-        elif unit_index in variables:
-            variable = variables[unit_index]
+        elif units[title] in variables:
+            variable = variables[units[title]]
             obstacle = f"{title} has the variable '{variable}', of which it would have a copy of its own"
-        yield _Template(name, name in built, unit_index, obstacle)
+        yield _Template(name, name in built, units[title], obstacle)
 
 
 def _identifiers(names: Sequence[str]) -> dict[str, str]:

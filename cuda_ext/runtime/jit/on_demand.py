@@ -77,29 +77,48 @@ class OnDemand:
     def owner(self, expression: str) -> Owner | None:
         """The source that defines the kernel of `expression`, as far as the source text shows.
 
-        Raises :class:`KernelNotFoundError` if there are several.
+        Raises :class:`KernelNotFoundError` if several sources have one of their own.
         """
         name = plain_name(expression)
-        built = self._units_of.get(name)
+        units = self.manifest.units
         # With split instantiations, one source makes several units.
         owners = {
             source.name: Owner(index, source.name)
-            for index, unit in reversed(list(enumerate(self.manifest.units)))
+            for index, unit in reversed(list(enumerate(units)))
             for source in unit.sources
-            if source.name.endswith(".cu") and _has_options(source) and (built is None or index in built)
+            if source.name.endswith(".cu") and _has_options(source)
         }
-        sources = list(owners)
-        if built is None or len(sources) > 1:
-            plain = name.rpartition("::")[2]
-            sources = [source for source in owners if plain in self._kernels_in(source)]
-            sources = sources or [source for source in owners if self._reaches(source, plain)]
-        if len(sources) > 1:
+        built = {
+            s.name for index in self._units_of.get(name, ()) for s in units[index].sources
+        } & owners.keys()
+        if len(built) == 1 and self._can_compile(owners[min(built)]):
+            return owners[min(built)]
+        # Not needed where one source defines all kernels, as in most modules.
+        from cuda_ext.compiler.name_expressions import choose_sources
+
+        in_order = sorted(owners, key=lambda source: owners[source].unit)
+        chosen = choose_sources(
+            name.rpartition("::")[2],
+            in_order,
+            built,
+            self._kernels_of,
+            lambda source: self._can_compile(owners[source]),
+        )
+        chosen = chosen or sorted(built)[:1]  # a macro defines it
+        if len(chosen) > 1:
             raise KernelNotFoundError(
-                f"{expression} was not built ahead, and {' and '.join(sources)} each define {name}",
+                f"{expression} was not built ahead, and {' and '.join(chosen)} each define {name}",
                 where=self.manifest.module,
                 remedy="add it to `instantiate` of one of them and build again",
             )
-        return owners[sources[0]] if sources else None
+        return owners[chosen[0]] if chosen else None
+
+    def _can_compile(self, owner: Owner) -> bool:
+        """Whether further instantiations of the source of `owner` may be compiled."""
+        sources = self.manifest.units[owner.unit].sources
+        is_embedded = all(source.name in (self.manifest.embedded or ()) for source in sources)
+        is_free = not any(symbol.unit == owner.unit for symbol in self.manifest.symbols)
+        return is_embedded and is_free and not any(on_demand_obstacle(source.options) for source in sources)
 
     def request_kernel(self, owner: Owner, expression: str, capability: int) -> Request:
         """The request for the kernel of `expression`, which `owner` defines, on a GPU of `capability`.
@@ -213,17 +232,16 @@ class OnDemand:
 
     @cache  # noqa: B019 - lives as long as the module
     def _kernels_in(self, name: str) -> set[str]:
-        # Not needed where one source defines all kernels, as in most modules.
         from cuda_ext.compiler.name_expressions import kernel_names
 
         return kernel_names(self._texts.get(name, b""))
 
-    def _reaches(self, name: str, kernel: str) -> bool:
-        """Whether a header that the source `name` includes defines `kernel`."""
+    def _kernels_of(self, source: str) -> list[tuple[str, set[str]]]:
+        """`source` and the headers that it includes, each with the kernels that it defines."""
         from cuda_ext.compiler.headers import closure
 
-        headers = closure(self._texts.get(name, b""), (), self._texts)
-        return any(kernel in self._kernels_in(header) for header in headers)
+        headers = closure(self._texts.get(source, b""), (), self._texts)
+        return [(name, self._kernels_in(name)) for name in (source, *headers)]
 
 
 def _has_options(source: Source) -> bool:
