@@ -13,10 +13,7 @@ those of all kernels are an array of the file, into which each kernel has indice
 
 from cuda_ext import fields, records
 from cuda_ext.errors import ManifestError
-from cuda_ext.fields import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
-from cuda_ext.fields import PREFIXES as PREFIXES
-from cuda_ext.fields import ImageKind as ImageKind
-from cuda_ext.fields import split_architecture as split_architecture
+from cuda_ext.fields import LARGEST_PARAMETERS, PREFIXES, FixedLaunch, HiddenParameter, ImageKind
 from cuda_ext.records import Annotated, Literal, Mapping, NamedTuple, Records, Sequence
 
 TYPE_CHECKING = False
@@ -152,7 +149,7 @@ class Image(NamedTuple):
     ``launches`` has the kernels, by name expression, whose launch the image fixes; ``version`` is Tile IR's.
     """
 
-    architecture: Annotated[str, split_architecture]
+    architecture: Annotated[str, fields.split_architecture]
     kind: ImageKind
     file: fields.FileName
     size: fields.Size
@@ -194,10 +191,11 @@ class Source(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """One translation unit, or one linked module with all its sources."""
+    """One translation unit, or one linked module; ``meanings`` are those of names in template arguments."""
 
     sources: tuple[Source, ...]
     images: tuple[Image, ...]
+    meanings: Mapping[fields.Text, fields.Text] = {}
 
     @property
     def title(self) -> str:

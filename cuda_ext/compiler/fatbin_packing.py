@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures
+from cuda_ext.compiler.signatures.spellings import describe_spellings
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.definitions import read_code
 from cuda_ext.formats.sha256 import sha256
@@ -36,7 +37,7 @@ def pack(
     """
     where = plan.units[0].name
     _check_instantiations(images, where)
-    kernels, kernel_names = _kernels(images, signatures.kernels, where)
+    kernels, kernel_names = _kernels(plan, images, signatures.kernels)
     symbols, symbol_names, ambiguous = _symbols(images, signatures.symbols, where)
     expected = {k.expression: k.lowered for k in kernels} | {s.name: s.lowered for s in symbols}
     described = []
@@ -64,7 +65,9 @@ def pack(
         f"{plan.stem}: several units define a {name!r} of their own, which cannot be selected by name"
         for name in ambiguous
     )
-    unit = Unit(tuple(unit.described for unit in plan.units), tuple(described))
+    requested = {e: lowered for image in images for e, lowered in image.names.items()}
+    meanings = describe_spellings(kernels, requested, signatures.meanings)
+    unit = Unit(tuple(unit.described for unit in plan.units), tuple(described), meanings)
     code = tuple(map(_digests_of_code, images, kernel_names))
     return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage, code, signatures.conditions)
 
@@ -76,9 +79,10 @@ def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str
 
 
 def _kernels(
-    images: Sequence[CompiledImage], signatures: Mapping[str, Kernel], where: str
+    plan: LibraryPlan, images: Sequence[CompiledImage], signatures: Mapping[str, Kernel]
 ) -> tuple[tuple[Kernel, ...], _NameMaps]:
-    """The kernels of `images`, under the expressions that authors asked for or the compiler gave."""
+    """The kernels of `images`, under the first expressions that authors asked for, or the compiler's."""
+    requested = [e for unit in reversed(plan.units) for e in reversed(unit.instantiate)]
     entries = [_known_names(images, image.entries, signatures) for image in images]
     overloaded = {
         name
@@ -89,15 +93,17 @@ def _kernels(
     kernels: dict[str, Kernel] = {}
     name_maps: _NameMaps = []
     for image, lowered_names in zip(images, entries, strict=True):
-        names = {normalise(e): lowered for e, lowered in image.names.items() if lowered in lowered_names}
-        for lowered in set(lowered_names).difference(names.values()):
-            names[_expression(signatures[lowered], overloaded)] = lowered
+        expressions = {lowered: _expression(signatures[lowered], overloaded) for lowered in lowered_names}
+        expressions |= {
+            image.names[e]: normalise(e) for e in requested if image.names.get(e, "") in expressions
+        }
+        names = {expression: lowered for lowered, expression in expressions.items()}
         for expression, lowered in names.items():
             kernel = signatures[lowered]._replace(expression=expression)
             if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
                 raise BuildError(
                     f"kernel {expression!r} has other parameters for {image.architecture}",
-                    where=where,
+                    where=plan.units[0].name,
                     remedy="give it another name there",
                 )
         name_maps.append(names)

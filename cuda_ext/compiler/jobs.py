@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import ImageKind
 
 __all__ = [
     "CompileJob",

@@ -268,10 +268,14 @@ def defined_twice(expression: str, one: str, other: str) -> BuildError:
 
 def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]:
     """List the kernels of `libraries`, each once. Raises :class:`BuildError` if one name is of several."""
-    owners: dict[str, int] = {}
+    owners: dict[str, tuple[int, Kernel]] = {}
+    instantiations: dict[str, str] = {}  # by lowered name, which each source may spell in its own way
     for index, library in enumerate(libraries):
         for kernel in library.kernels:
-            owner = owners.setdefault(kernel.expression, index)
+            name = kernel.expression
+            if kernel.lowered.startswith("_Z") and name.endswith(">"):
+                name = instantiations.setdefault(kernel.lowered, name)
+            owner, first = owners.setdefault(name, (index, kernel))
             if owner == index:
                 yield kernel._replace(unit=index)
                 continue
@@ -288,7 +292,7 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
                 raise defined_twice(kernel.expression, units[0].name, units[1].name)
             # Each part of a source has all its kernels that are no templates.
             if units[0].name != units[1].name:
-                _check_same(kernel.expression, units, [libraries[owner], library])
+                _check_same([first, kernel], units, [libraries[owner], library])
 
 
 def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:
@@ -314,12 +318,15 @@ def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants
             yield Variants(name, tuple(sorted(candidates, key=lambda c: c.when is None)), specialised=True)
 
 
-def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Sequence[Library]) -> None:
-    """Check that C++ allows two units to define the kernel, and that it is one kernel.
+def _check_same(
+    kernels: Sequence[Kernel], units: Sequence[TranslationUnit], libraries: Sequence[Library]
+) -> None:
+    """Check that C++ allows two units to define one of the `kernels` each, and that it is one kernel.
 
     It is a template's, or comes from a header of both. Its code is equal, or the same text leads to it: code
     may differ in where constants lie.
     """
+    expression = kernels[0].expression
     name, is_template = base_name(expression), expression.startswith("<", len(plain_name(expression)))
     one, other = (unit.name for unit in units)
     common = units[0].headers.keys() & units[1].headers.keys()
@@ -328,12 +335,11 @@ def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Se
     is_own = any(name in kernel_names(text) for texts in own for text in texts)
     if not is_template and (is_own or not any(name in kernel_names(text) for text in shared)):
         raise defined_twice(expression, one, other)
-    parameters = {k.parameters for lib in libraries for k in lib.kernels if k.expression == expression}
     codes = [
-        {i.architecture: code.get(expression) for i, code in zip(lib.unit.images, lib.code, strict=True)}
-        for lib in libraries
+        {i.architecture: code.get(k.expression) for i, code in zip(lib.unit.images, lib.code, strict=True)}
+        for k, lib in zip(kernels, libraries, strict=True)
     ]
-    if len(parameters) > 1:
+    if kernels[0].parameters != kernels[1].parameters:
         problem = "other parameters"
     elif codes[0].keys() != codes[1].keys():
         problem = "other architectures"

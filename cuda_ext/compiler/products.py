@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cuda_ext.fields import FixedLaunch, InnerPath
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.lowered_names.meanings import merge_meanings
 from cuda_ext.manifest import Kernel, Symbol, Unit
 
 __all__ = [
@@ -66,13 +67,15 @@ class Signatures:
     """The kernels of images, and the variables that sources declare, by lowered name.
 
     Expressions are C++ names. ``log`` says what could not be determined. ``conditions`` has the name and the
-    condition of each kernel that was described, by its expression.
+    condition of each kernel that was described, by its expression. ``meanings`` are those of names and
+    instantiations as sources spell them.
     """
 
     kernels: Mapping[str, Kernel]
     symbols: Mapping[str, Symbol]
     log: str = ""
     conditions: Mapping[str, Specialisation] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +128,10 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
     conditions: dict[str, Specialisation] = {}
+    meanings = []
     for signatures in several:
         conditions |= signatures.conditions
         kernels |= signatures.kernels
         symbols |= signatures.symbols
-    return Signatures(kernels, symbols, conditions=conditions)
+        meanings.append(signatures.meanings)
+    return Signatures(kernels, symbols, conditions=conditions, meanings=merge_meanings(meanings))

@@ -10,11 +10,11 @@ from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatur
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Cubin, read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import ImageKind
 
 __all__ = ["assembly_jobs", "images_of", "object_of", "signatures_of"]
 

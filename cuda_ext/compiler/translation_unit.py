@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -81,6 +82,14 @@ class TranslationUnit:
     def may_include(self) -> bool:
         """Whether the source may include a header, be it the project's or not."""
         return b"include" in self.source or bool(self.options.pre_include or self.options.raw)
+
+    @property
+    def needs_toolkit(self) -> bool:
+        """Whether it may include a header that is not the project's; those of the project are in quotes."""
+        if self.options.pre_include or self.options.raw:
+            return True
+        texts = (self.source, *self.headers.values())
+        return any(re.search(rb'include(?![ \t]*")', text) for text in texts)
 
     @property
     def described(self) -> Source:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import total_ordering
 
-from cuda_ext.manifest import PREFIXES, ImageKind, split_architecture
+from cuda_ext.fields import PREFIXES, ImageKind, split_architecture
 
 __all__ = ["TILE_IR", "Architecture"]
 

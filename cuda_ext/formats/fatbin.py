@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cuda_ext.errors import FatbinError
+from cuda_ext.fields import ImageKind, split_architecture
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import ImageKind, split_architecture
 
 __all__ = ["Codec", "FatbinEntry", "join_fatbins", "read_fatbin"]
 

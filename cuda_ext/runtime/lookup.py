@@ -13,7 +13,7 @@ from cuda_ext.errors import (
     ToolchainError,
     escape_controls,
 )
-from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel, advise_keywords
 from cuda_ext.runtime.launch.fast_launch import Overloads
@@ -269,12 +269,24 @@ def _create(library: Library, name: str) -> Entity:
         return Namespace(library, name)
     if escape_controls(name) != name:  # no key of a cache can have it
         raise _not_found(library, name)
+    if meant := _spelled_otherwise(library, name):
+        return _look_up(library, meant)
     if "<" in name:
-        kernel: Kernel = library.kernels.setdefault(name, Kernel.of(library, _instantiate(library, name)))
-        return kernel
+        return _instantiate(library, name)
     if library.manifest.embedded and library.on_demand.owner(name):
         return KernelTemplate(library, name, ())
     raise _not_found(library, name)
+
+
+def _spelled_otherwise(library: Library, name: str) -> str | None:
+    """The name of what was built that `name` spells with typedefs, constants or other literals."""
+    from cuda_ext.formats.lowered_names.meanings import find_meant  # not needed for names of the manifest
+
+    names = library.names
+    meanings = [unit.meanings for unit in library.manifest.units]
+    return find_meant(
+        name, names.looked_up, meanings, lambda each: names.kernel(names.overloads(each)[0]).unit
+    )
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:
@@ -287,7 +299,7 @@ def _variants(library: Library, variants: manifest.Variants) -> Kernel:
     return Variants.among(library, candidates, variants)
 
 
-def _instantiate(library: Library, name: str) -> manifest.Kernel:
+def _instantiate(library: Library, name: str) -> Kernel:
     """The instantiation `name`, compiled on demand for the current GPU."""
     on_demand = library.on_demand
     obstacle = on_demand.obstacle()
@@ -300,7 +312,13 @@ def _instantiate(library: Library, name: str) -> manifest.Kernel:
             unit = library.manifest.units[owner.unit]
             obstacle = on_demand.obstacle(unit, device.driver.version)
             if not obstacle:
-                return library.instantiate(name, owner, device)
+                compiled = library.instantiate(name, owner, device)
+                # NVRTC knows more spellings of what was built than the manifest.
+                for built in library.names.overloads(plain_name(name)):
+                    if library.names.kernel(built).lowered == compiled.lowered:
+                        return _kernel(library, built)
+                kernel: Kernel = library.kernels.setdefault(name, Kernel.of(library, compiled))
+                return kernel
         except (DriverError, ToolchainError) as error:
             obstacle = str(error)
     raise _not_found(library, name, obstacle)

@@ -9,15 +9,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import (
     KEEPS_PROBES,
-    common_options,
-    definitions,
     include_directories,
 )
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Trace
@@ -25,10 +23,12 @@ from cuda_ext.compiler.signatures.probes import (
     Probed,
     known_subjects,
     probe,
+    probe_type,
     read_probe,
     without_unused_variables,
 )
 from cuda_ext.compiler.signatures.reflection import describe, read_image
+from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask, read_answers, rejected_lines
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -37,6 +37,7 @@ from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
+from cuda_ext.toolchain.programs.nvcc_options import host_options, options_of, target_options
 from cuda_ext.toolchain.programs.nvcc_probes import (
     FIRST_LINE,
     lowered_names,
@@ -133,7 +134,7 @@ class Nvcc:
     def supports(self, architecture: Architecture) -> bool:
         if not architecture.suffix:
             return architecture.number in self.capabilities()
-        return self._ask("--dryrun", *_target(architecture), "-x", "cu", "empty.cu").exit_code == 0
+        return self._ask("--dryrun", *target_options(architecture), "-x", "cu", "empty.cu").exit_code == 0
 
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
@@ -141,13 +142,14 @@ class Nvcc:
         """Compile to PTX with probes, and assemble that without these and without what is not used."""
         first = architectures[0]
         is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
-        options = [o for o in _options(unit, first) if not (is_apart and o in KEEPS_PROBES)]
-        options = [*_target(first.as_kind("ptx")), *options]
-        text, log, trace, names, types = self._probe(unit, options, known_subjects(unit))
+        options = [o for o in options_of(unit, first) if not (is_apart and o in KEEPS_PROBES)]
+        options = [*target_options(first.as_kind("ptx")), *options]
+        probed = self._probe(unit, options, known_subjects(unit), ask(unit))
+        text, log, trace, names, types, answers = probed
         text = without_unused_variables(without_probes(text), [unit])
 
         def probe_more(subjects: Sequence[str]) -> Mapping[str, Probed]:
-            types.update(self._probe(unit, options, subjects)[-1])  # for another image, too
+            types.update(self._probe(unit, options, subjects)[4])  # for another image, too
             return types
 
         images = []
@@ -160,13 +162,13 @@ class Nvcc:
                 messages = "\n".join(filter(None, (log, messages)))
             image = read_image(architecture, data)
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
-            signatures = describe(unit, shown, names, types, probe_more)
+            signatures = replace(describe(unit, shown, names, types, probe_more), meanings=answers)
             images.append(replace(image, log=messages, names=names, signatures=signatures, trace=times))
         return tuple(images)
 
     def _compile_apart(self, unit: TranslationUnit, architecture: Architecture) -> tuple[bytes, str, Trace]:
         """Compile without probes."""
-        options = [*_target(architecture), *_options(unit, architecture)]
+        options = [*target_options(architecture), *options_of(unit, architecture)]
         return self._run(unit, with_instantiations(unit), options)
 
     def _assemble(
@@ -174,7 +176,7 @@ class Nvcc:
     ) -> tuple[bytes, str, Trace]:
         """Assemble PTX, as nvcc itself does with it; return the cubin, the messages, and the whole trace."""
         file = Path(unit.name).with_suffix(".ptx").name
-        options = [*_target(architecture), *_options(unit, architecture), *self._timing]
+        options = [*target_options(architecture), *options_of(unit, architecture), *self._timing]
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 (Path(name) / file).write_bytes(text)
@@ -189,30 +191,44 @@ class Nvcc:
         raise _failure(ended.output.strip(), unit, ended)
 
     def _probe(
-        self, unit: TranslationUnit, options: Sequence[str], subjects: Sequence[str]
-    ) -> tuple[bytes, str, Trace, dict[str, str], dict[str, Probed]]:
-        """Compile to PTX with probes for `subjects`, of which those that nvcc rejects are left out.
+        self,
+        unit: TranslationUnit,
+        options: Sequence[str],
+        subjects: Sequence[str],
+        questions: Questions = NO_QUESTIONS,
+    ) -> tuple[bytes, str, Trace, dict[str, str], dict[str, Probed], dict[str, str]]:
+        """Compile to PTX with probes for `subjects` and `questions`; those that nvcc rejects are left out.
 
-        Returns the PTX, the messages, the trace, the lowered names of the instantiations, and the types of
-        the subjects.
+        Returns the PTX, the messages, the trace, the lowered names of the instantiations, the types of the
+        subjects, and what the names mean that were asked about.
         """
+        first = len(unit.instantiate)
         while True:
+            asked = list(questions.types)
             probes = [probe(subject, index) for index, subject in enumerate(subjects)]
+            probes += (probe_type(questions.types[name], i) for i, name in enumerate(asked, len(probes)))
             lines: list[int] = []
             try:
-                text, log, trace = self._run(unit, with_probes(unit, probes), options, lines)
+                text, log, trace = self._run(unit, with_probes(unit, probes, questions), options, lines)
                 break
-            except CompilationError:
-                first = len(unit.instantiate)
+            except CompilationError as error:
                 accepted = [s for index, s in enumerate(subjects, first) if index not in lines]
-                if len(accepted) == len(subjects):
+                rejected = [n for index, n in enumerate(asked, first + len(subjects)) if index in lines]
+                answered = questions.accepted(rejected, rejected_lines(error.problem))
+                if len(accepted) == len(subjects) and answered == questions:
+                    if questions.types:
+                        questions = NO_QUESTIONS  # they may be what makes a name ambiguous
+                        continue
                     self._run(unit, with_instantiations(unit), options)  # for an error without probes
                     raise
-                subjects = accepted
+                subjects, questions = accepted, answered
         lowered = lowered_names(text)
-        types = map(read_probe, lowered[len(unit.instantiate) :])
+        lowered = lowered_names(text)
+        names = dict(zip(unit.instantiate, lowered, strict=False))
+        types = map(read_probe, lowered[first : first + len(subjects)])
         probed = {s: found for s, found in zip(subjects, types, strict=True) if found is not None}
-        return text, log, trace, dict(zip(unit.instantiate, lowered, strict=False)), probed
+        answers = dict(zip(asked, lowered[first + len(subjects) :], strict=True))
+        return text, log, trace, names, probed, read_answers(questions, answers)
 
     def _run(
         self, unit: TranslationUnit, source: bytes, options: Sequence[str], rejected: list[int] | None = None
@@ -231,7 +247,7 @@ class Nvcc:
                 trace = self._trace(directory, unit) if succeeded else NO_TRACE
         except OSError as error:
             raise self._cannot_run(error, unit) from None
-        log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
+        log = _without_directory(ended.output, directory)
         log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
         if succeeded:
             return data, log, trace
@@ -239,7 +255,13 @@ class Nvcc:
             self._check_launcher(self.launcher, ended)
         if rejected is not None:
             rejected += (line - FIRST_LINE for line in name_map_lines(log))
-        raise _failure(log, unit, ended)
+
+        def compile_again(changed: TranslationUnit) -> str:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
+                again = self._run_in(Path(name), changed, changed.source, options)
+                return _without_directory(again.output, Path(name))
+
+        raise _failure(log, unit, ended, compile_again)
 
     @property
     def _timing(self) -> list[str]:
@@ -271,7 +293,7 @@ class Nvcc:
             f"-frandom-seed={seed}",
             # Otherwise intermediate files have random names, which debug information contains.
             "--keep",
-            *_host_options(unit, self._header_directories),
+            *host_options(unit, self._header_directories),
             *options,
             *("-x", "cu", unit.name, "-o", _OUTPUT),
         ]
@@ -351,39 +373,19 @@ def _with_times(trace: Trace, directory: Path) -> Trace:
     return trace._replace(spans=(*trace.spans, *read_phases(file.read_text(errors="replace"), trace.spans)))
 
 
-def _failure(log: str, unit: TranslationUnit, ended: process.Completed) -> CompilationError:
+def _without_directory(log: str, directory: Path) -> str:
+    """`log` with the project's names of files in `directory`."""
+    return re.sub(r"(?<![\w./])\./", "", log.replace(f"{directory}/", "")).strip()
+
+
+def _failure(
+    log: str,
+    unit: TranslationUnit,
+    ended: process.Completed,
+    compile_again: Callable[[TranslationUnit], str] = lambda _: "",
+) -> CompilationError:
     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
-    explained = explain(log, unit)
+    explained = explain(log, unit, compile_again=compile_again)
     explained.problem = explained.problem or str(ended)
     return explained
-
-
-def _target(architecture: Architecture) -> list[str]:
-    if architecture.kind == "ltoir":
-        return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
-    return [f"-{architecture.kind}", f"-arch={architecture}"]
-
-
-def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
-    # LTO-IR is always relocatable, which changes names of internal linkage.
-    relocatable = unit.options.relocatable or architecture.kind == "ltoir"
-    return [
-        *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
-        *(["-rdc=true"] if relocatable else []),
-        *common_options(unit.options._replace(define={})),
-    ]
-
-
-def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
-    """Options for the host compiler, which preprocesses."""
-    options = [
-        *definitions(unit.options),
-        # Headers are found below "-I.", and must have the names that the project gives them.
-        "-fmacro-prefix-map=./=",
-        # After the headers of nvcc's own toolkit: they must be of its version.
-        *(f"-idirafter{directory}" for directory in header_directories),
-    ]
-    # Launchers do not read response files. nvcc splits options at commas and removes one backslash of each
-    # pair; the rest is passed to a shell, unquoted.
-    return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]

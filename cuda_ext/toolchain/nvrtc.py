@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.compile_options import (
@@ -29,6 +29,7 @@ from cuda_ext.compiler.signatures.probes import (
     without_unused_variables,
 )
 from cuda_ext.compiler.signatures.reflection import describe, read_image
+from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -131,7 +132,7 @@ class Nvrtc:
             return images
         # On the way to a cubin comes the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last)]
-        program, trace = self._run(unit, options, known_subjects(unit), precompiles=True)
+        program, trace = self._run(unit, options, known_subjects(unit), precompiles=True, questions=ask(unit))
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
         )
@@ -152,7 +153,7 @@ class Nvrtc:
 
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, is_certain = addresses_to_keep(unit)
-        program, trace = self._run(unit, options, known_subjects(unit), addresses, precompiles=True)
+        program, trace = self._run(unit, options, known_subjects(unit), addresses, True, ask(unit))
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
         kept = program.addresses
         try:
@@ -183,7 +184,7 @@ class Nvrtc:
             text = without_unused_variables(whole, [unit])
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
-        signatures = self.describe(unit, image, program)
+        signatures = replace(self.describe(unit, image, program), meanings=program.answers)
         return replace(image, log=log, names=program.names, signatures=signatures, text=text, trace=trace)
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
@@ -220,8 +221,9 @@ class Nvrtc:
         subjects: Sequence[str],
         addresses: Sequence[str] = (),
         precompiles: bool = False,
+        questions: Questions = NO_QUESTIONS,
     ) -> tuple[NvrtcProgram, Trace]:
-        """Compile `unit` with probes for `subjects`, of which those that it rejects are left out.
+        """Compile `unit` with probes for `subjects` and `questions`; those that it rejects are left out.
 
         `addresses` are those of variables whose lowered names are needed. With `precompiles`
         the shared headers are precompiled. Returns the program and its trace.
@@ -232,13 +234,15 @@ class Nvrtc:
         precompiled = self._precompile(unit, options, earlier) if precompiles else []
         with self._time_trace(unit) as (tracing, spans):
             while True:
-                program = NvrtcProgram(unit, subjects, addresses)
+                program = NvrtcProgram(unit, subjects, addresses, questions)
                 succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
                 if tracing and is_untraced(program.log):
                     tracing = []
                     continue
                 rejected = set() if succeeded else program.rejected()
-                if precompiled and not (program.used_precompiled_headers and (succeeded or rejected)):
+                accepted = questions if succeeded else program.accepted_questions
+                is_answer = succeeded or rejected or accepted != questions
+                if precompiled and not (program.used_precompiled_headers and is_answer):
                     # The image or error is to be the one without.
                     if self._precompiled and not program.used_precompiled_headers:
                         self._precompiled.forget()
@@ -246,13 +250,19 @@ class Nvrtc:
                     continue
                 if succeeded:
                     break
+                if accepted != questions:
+                    questions = accepted
+                    continue
                 if not minimal and not rejected:
+                    if questions.types:  # they may be what makes a name ambiguous
+                        questions = NO_QUESTIONS
+                        continue
                     if not is_restored and (is_restored := self._restore_headers()):
                         continue
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
-                    # Finding the directories may unpack the headers.
-                    raise explain(program.log, unit, lambda: self.header_directories)
+                    log_of = partial(NvrtcProgram.log_of, [*options, *tracing])
+                    raise explain(program.log, unit, lambda: self.header_directories, log_of)
                 if minimal:
                     minimal = []
                 else:
@@ -312,7 +322,7 @@ class Nvrtc:
                 remedy="take it out: headers that several sources share are precompiled without it",
             )
         # Finding the directories may take unpacking the headers.
-        directories = self.header_directories if _needs_toolkit(unit) else []
+        directories = self.header_directories if unit.needs_toolkit else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
 
     def _restore_headers(self) -> bool:
@@ -352,21 +362,12 @@ _MINIMAL = "--minimal"
 def _is_simple(unit: TranslationUnit) -> bool:
     """Whether `unit` most likely needs none of those declarations."""
     texts = (unit.source, *unit.headers.values())
-    return not (_needs_toolkit(unit) or any(re.search(rb"\b(?:cuda|tex|surf)|<<<", text) for text in texts))
-
-
-def _needs_toolkit(unit: TranslationUnit) -> bool:
-    """Whether `unit` may include a header that is not the project's; those of the project are in quotes."""
-    texts = (unit.source, *unit.headers.values())
-    if unit.options.pre_include or unit.options.raw:
-        return True
-    return any(re.search(rb'include(?![ \t]*")', text) for text in texts)
+    return not (unit.needs_toolkit or any(re.search(rb"\b(?:cuda|tex|surf)|<<<", text) for text in texts))
 
 
 def _target(architecture: Architecture) -> list[str]:
-    if architecture.kind == "ltoir":
-        return [f"-arch=compute_{architecture.target}", "-dlto"]
-    return [f"-arch={architecture}"]
+    is_ltoir = architecture.kind == "ltoir"
+    return [f"-arch=compute_{architecture.target}", "-dlto"] if is_ltoir else [f"-arch={architecture}"]
 
 
 # Checks the source, and lowers names.

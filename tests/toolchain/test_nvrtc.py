@@ -399,7 +399,9 @@ def test_a_host_header_of_the_tool_chain_is_reported():
     if not directories:
         pytest.skip("the tool chain brings no cuda.h")
     with pytest.raises(
-        CompilationError, match=r'cuda\.h\(\d+\): <cuda\.h> declares the driver API, .* compiler = "nvcc"'
+        CompilationError,
+        match=r"cuda\.h\(\d+\) \(which device/unit\.cu\(1\) includes\): <cuda\.h> declares the driver API, "
+        '.* compiler = "nvcc"',
     ):
         image(f"#include <cuda.h>\n{KERNEL}")
 
@@ -571,7 +573,6 @@ def test_options_that_are_refused_as_nvccs_are_unknown_to_nvrtc():
         "--lib",
         "-link",
         "--default-stream=per-thread",
-        "-lto",
         "-Xfatbin=-compress-all",
         "-no-compress",
         "-Xnvlink=-v",

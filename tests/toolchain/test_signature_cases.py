@@ -135,3 +135,18 @@ def test_offsets_are_those_of_the_newest_cubin(compiler):
     images, signatures = library(unit(source), [Architecture.parse("sm_80"), SM_90], compiler)
     built = read_cubin(images[-1].data).kernels["k"]
     assert [p.offset for p in signatures.kernels["k"].parameters] == [p.offset for p in built]
+
+
+def test_a_macro_that_is_not_defined_names_no_parameter(compiler):
+    source = """
+    #ifdef NEVER
+    #define n count
+    #define y 4
+    #endif
+    #define x threadIdx.x
+    #undef x
+    #define IN const float*
+    #define LENGTH length
+    extern "C" __global__ void k(int n, IN x, float* y, int LENGTH) { *y = *x + n + length; }
+    """
+    assert kernels(source, compiler) == ["k(int n, const float* x, float* y, int length)"]

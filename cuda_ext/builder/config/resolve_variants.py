@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.builder.config.variant_table import check_comparisons
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 
@@ -23,6 +24,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
     kinds = {symbol.name: "a variable" for symbol in manifest.symbols}
     kinds |= {plain_name(expression): "a kernel" for expression in kernels}
     kinds |= {scope: "a namespace" for name in kinds for scope in _scopes(name)}
+    meanings = [unit.meanings for unit in manifest.units]
     resolved = []
     for each in variants:
         here = key_path(where, each.name)
@@ -33,7 +35,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
                     f"{shorten(name)!r} is {kind} already", where=here, remedy="choose another name"
                 )
             kinds[name] = "variants" if name == each.name else "a namespace"
-        candidates = tuple(_candidates(each, kernels, here))
+        candidates = tuple(_candidates(each, kernels, meanings, here))
         for i, candidate in enumerate(candidates):
             if candidate.kernel in specialised:
                 raise ConfigError(
@@ -51,9 +53,14 @@ def _scopes(name: str) -> Iterator[str]:
     return ("::".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
-def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -> Iterator[Candidate]:
+def _candidates(
+    variants: Variants, kernels: Mapping[str, Kernel], meanings: Sequence[Mapping[str, str]], where: str
+) -> Iterator[Candidate]:
     """The candidates of `variants`, with kernels as the manifest spells them."""
-    chosen = [_kernel(c, kernels, f"{where}[{i}].kernel") for i, c in enumerate(variants.candidates)]
+    chosen = [
+        _kernel(candidate, kernels, meanings, f"{where}[{i}].kernel")
+        for i, candidate in enumerate(variants.candidates)
+    ]
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         if candidate.when is not None:
@@ -62,10 +69,12 @@ def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -
         yield candidate._replace(kernel=kernel.expression)
 
 
-def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], where: str) -> Kernel:
+def _kernel(
+    candidate: Candidate, kernels: Mapping[str, Kernel], meanings: Sequence[Mapping[str, str]], where: str
+) -> Kernel:
     name = normalise(candidate.kernel).removeprefix("::")
-    if name in kernels:
-        return kernels[name]
+    if built := name if name in kernels else find_meant(name, kernels, meanings, lambda e: kernels[e].unit):
+        return kernels[built]
     same = [expression for expression in kernels if plain_name(expression) == plain_name(name)]
     if same and "<" in name:
         remedy = f'built: {", ".join(same)}; add "{name}" to instantiate'

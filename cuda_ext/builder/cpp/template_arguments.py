@@ -14,6 +14,7 @@ from cuda_ext.builder.cpp.embedding import quoted
 from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
 from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_arguments
+from cuda_ext.formats.lowered_names.meanings import literal_value
 from cuda_ext.formats.spelling import normalise
 
 __all__ = ["FUNDAMENTAL", "Argument", "read_arguments", "read_constants"]
@@ -74,14 +75,14 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
 def read_constants(constants: Mapping[str, str]) -> tuple[Argument | None, ...]:
     """The `constants` of a function in Python as arguments; ``None`` for those that are no integers."""
     texts = [text.lower() if text in ("True", "False") else text for text in constants.values()]
-    numbers = [_number(text) for text in texts if text != "None"]  # there is no such parameter then
+    numbers = [literal_value(text) for text in texts if text != "None"]  # there is no such parameter then
     return tuple(None if number is None else _value(number) for number in numbers)
 
 
 def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
     if isinstance(resolved, LoweredValue):
         return None if resolved.number is None else _value(resolved.number, resolved.is_enumerator)
-    if resolved is None and (number := _number(text)) is not None:
+    if resolved is None and (number := literal_value(text)) is not None:
         return _value(number)
     written = _type(text)
     if not resolved or (written and written.kind == "type"):
@@ -94,28 +95,6 @@ def _value(number: int, is_enumerator: bool = False) -> Argument:
     number = (number + 2**63) % 2**64 - 2**63
     literal = str(number) if number > -(2**63) else f"{number + 1} - 1"
     return Argument("value", literal, is_enumerator)
-
-
-_NUMBER = re.compile(
-    r"(?P<digits>-?(?:0[xX][0-9a-fA-F']+|0[bB][01']+|(?P<octal>0[0-7']*)|[1-9][0-9']*))[uUlLzZ]{0,3}"
-)
-_CHARACTER = re.compile(
-    r"'(?:(?P<plain>[ -&(-\[\]-~])|\\(?P<octal>[0-7]{1,3})|\\(?P<named>[abfnrtv'\"?\\]))'"
-)
-_NAMED_CHARACTERS = dict(zip("abfnrtv'\"?\\", map(ord, "\a\b\f\n\r\t\v'\"?\\"), strict=True))
-
-
-def _number(text: str) -> int | None:
-    """The value of a literal; ``None`` above ASCII, where it depends on whether ``char`` is signed."""
-    if text in ("true", "false"):
-        return int(text == "true")
-    if match := _NUMBER.fullmatch(text):
-        return int(match["digits"].replace("'", ""), 8 if match["octal"] else 0)
-    if match := _CHARACTER.fullmatch(text):
-        plain, octal, named = match.group("plain", "octal", "named")
-        code = ord(plain) if plain else int(octal, 8) if octal else _NAMED_CHARACTERS[named]
-        return code if code < 128 else None
-    return None
 
 
 _TYPE = re.compile(

@@ -9,9 +9,9 @@ from functools import reduce
 
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import CudaExtError
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats.cubin import read_sizes
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import ImageKind
 
 __all__ = ["ImageContents", "read_contents_of", "sum_contents"]
 

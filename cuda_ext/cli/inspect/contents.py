@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.fatbin import Codec
 from cuda_ext.formats.spelling import normalise, plain_name
-from cuda_ext.manifest import ImageKind
 
 __all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Source", "Unit", "Variable"]
 

@@ -36,6 +36,7 @@ from cuda_ext.cli.inspect.places import (
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import TILE_IR
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
@@ -43,7 +44,7 @@ from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.tile_ir import MAGIC
-from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
+from cuda_ext.manifest import FILE_NAME, Manifest, Symbol
 
 __all__ = ["read_contents"]
 

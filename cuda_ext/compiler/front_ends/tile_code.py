@@ -56,7 +56,7 @@ def divide(unit: TranslationUnit, instantiate: Iterable[str]) -> list[Part]:
         return [Part(unit.replace(instantiate=tuple(others.values())))]
     parts: list[Part] = []
     for is_tile, requests in ((False, others), (True, of_tiles)):
-        functions = [k for k in kernels if k.is_tile == is_tile and not k.is_template]
+        functions = [k for k in kernels if k.is_tile == is_tile and not k.template]
         if requests or functions:
             own = unit.replace(kind="tile" if is_tile else "cu", instantiate=tuple(requests.values()))
             is_certain = requests or any(k.is_plain and k.is_definition for k in functions)

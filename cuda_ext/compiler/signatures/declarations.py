@@ -27,13 +27,14 @@ from cuda_ext.compiler.signatures.macros import (
 )
 
 __all__ = [
+    "MARKS",
     "Declaration",
     "Declarations",
     "DeclaredParameter",
+    "declarators",
     "find_declarations",
     "find_doc_comments",
     "find_parameters",
-    "find_types",
 ]
 
 
@@ -50,6 +51,8 @@ class Declaration(NamedTuple):
 
     ``parameters`` are those of a kernel, the last of which may be a pack. ``is_plain`` excludes templates and
     what depends on a condition; ``is_definition`` excludes prototypes. ``is_tile`` is for code of CUDA Tile.
+    ``template`` is the head of a template, ``template <class T>``, and of an instantiation the word alone,
+    which ``instantiation`` spells as it is written in ``scope``, its namespaces.
     """
 
     name: str
@@ -57,8 +60,10 @@ class Declaration(NamedTuple):
     is_plain: bool = False
     is_managed: bool = False
     is_definition: bool = False
-    is_template: bool = False
     is_tile: bool = False
+    template: str = ""
+    instantiation: str = ""
+    scope: tuple[str, ...] = ()
 
 
 class Declarations(NamedTuple):
@@ -75,15 +80,11 @@ class Declarations(NamedTuple):
 
 
 # What opens and closes scopes, and a declaration that is sought.
-_MARKS = (
+MARKS = (
     rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{"
     rf"|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
-_SPECIFIER_MARKS = re.compile(_MARKS % rf"\b{SPECIFIERS}")
-_TYPE = (
-    r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
-    r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]{0,1000}?\b(?P<typedef>\w+)\s*;"
-)
+_SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
 _GUARD = re.compile(
     r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
 )
@@ -106,6 +107,8 @@ _NOT_NAMES = frozenset(
 )
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
 _TEMPLATE = re.compile(r"\s*template\s*<")
+_TEMPLATE_HEAD = re.compile(r"\btemplate\b(?:\s*<(?:[^<>;{}]|<[^<>;{}]*>)*>)?")
+_QUALIFIED_TEMPLATE = re.compile(r"((?:\b[^\W\d]\w*\s*::\s*)*\b[^\W\d]\w*)\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
 _ATTRIBUTES = re.compile(r"\[\[.*?\]\]")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
@@ -150,20 +153,32 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
     doubtful = [name for match in unclear for name in _names(match["rest"].decode())]
     has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
     read: tuple[int, bool] | None = None
-    for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
+    for scope, head, space, is_conditional in declarators(text, _SPECIFIER_MARKS):
         is_kernel = space[0] in _KERNELS
         if read == (read := (head, is_kernel)):
             continue  # a further specifier of the same declaration
         namespaces = [part for part in scope or () if part not in ("", C_LINKAGE)]
-        is_template = re.search(r"\btemplate\b", text[head : space.start()]) is not None
-        is_plain = not (is_conditional or is_template)
+        template = _TEMPLATE_HEAD.search(text, head, space.start())
+        is_plain = not (is_conditional or template)
         is_tile = space[0].startswith("__tile_")
         if is_kernel:
             if scope is not None and (found := _kernel(text, space.end(), macros)):
                 name, parameters, is_definition = found
                 name = "::".join([*namespaces, name])
+                spelled = " ".join(template[0].split()) if template else ""
+                is_instantiation = spelled == "template" and not is_conditional and "" not in scope
+                written = _instantiation(text, space.end()) if is_instantiation else ""
                 kernels.append(
-                    Declaration(name, parameters, is_plain, False, is_definition, is_template, is_tile)
+                    Declaration(
+                        name,
+                        parameters,
+                        is_plain,
+                        is_definition=is_definition,
+                        is_tile=is_tile,
+                        template=spelled,
+                        instantiation=written,
+                        scope=tuple(namespaces),
+                    )
                 )
         elif "global__" not in text[head : space.start()]:
             end = _end(text, head, ";", "(){}[]")
@@ -205,7 +220,7 @@ def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
 
         text = plain_text(content, mark)
         code = re.sub(rf"\b{_COMMENT}\d+\b", lambda word: " " * len(word[0]), text)
-        for scope, head, space, _ in _declarators(code, _SPECIFIER_MARKS):
+        for scope, head, space, _ in declarators(code, _SPECIFIER_MARKS):
             lines = _last_comment(text[head : space.start()], comments)
             if not lines or scope is None or space[0] not in _KERNELS:
                 continue
@@ -239,20 +254,7 @@ def _names(text: str) -> list[str]:
     ]
 
 
-def find_types(texts: Sequence[bytes]) -> set[str]:
-    """Find the names of the types that `texts` declare at the scope of namespaces."""
-    marks = re.compile(_MARKS % _TYPE)
-    return {
-        "::".join(
-            part for part in (*scope, *mark.group("type", "alias", "typedef")) if part and part != C_LINKAGE
-        )
-        for text in texts
-        for scope, _, mark, _ in _declarators(plain_text(text), marks)
-        if scope is not None
-    }
-
-
-def _declarators(
+def declarators(
     text: str, marks: re.Pattern[str]
 ) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
     """The matches of what `marks` seek: the namespaces of each, and where its declaration begins.
@@ -295,7 +297,10 @@ def _kernel(
     """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
     end = _end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
-    declarator = _ATTRIBUTES.sub(" ", expand_macros(text[start:end], macros))
+    written = _parameter_names(text[start:end])
+    # A macro is no parameter's name where the compiler sees it: then it stands for one, or is not defined.
+    kept = {m.name for m in macros if m.name in written and m.parameters is None and not m.another_name}
+    declarator = _ATTRIBUTES.sub(" ", expand_macros(text[start:end], macros, frozenset(kept)))
     at = 0
     while (match := _CALL.search(declarator, at)) and match[1]:
         end = closing_bracket(declarator, match.end())
@@ -304,6 +309,22 @@ def _kernel(
             return name, _parameters(declarator[match.end() : end]), is_definition
         at = end + 1
     return None
+
+
+def _parameter_names(declarator: str) -> set[str]:
+    """The names of the parameters in `declarator`, as they are written there."""
+    opening = _CALL.search(_ATTRIBUTES.sub(" ", declarator))
+    return {parameter.name for parameter in _parameters(declarator[opening.end() :])} if opening else set()
+
+
+def _instantiation(text: str, start: int) -> str:
+    """The kernel, with its template arguments, whose explicit instantiation goes on at `start`."""
+    end = _end(text, start, ";", "()")
+    for match in _QUALIFIED_TEMPLATE.finditer(text, start, end):
+        closing = closing_bracket(text, match.end(), "<>")
+        if re.match(r">\s*\(", text[closing:end]):
+            return " ".join(text[match.start() : closing + 1].split())
+    return ""
 
 
 def _variables(statement: str) -> list[str] | None:

@@ -36,6 +36,11 @@ C_LINKAGE = "extern_C"
 _DEFINITION = re.compile(
     rb"(?m)^[ \t]*(?:/\*.*?\*/[ \t]*)*#[ \t]*define\b((?:[^\n\\]|\\\r?\n|\\(?!\r?\n))*)$"
 )
+_CONDITION = re.compile(rb"(?m)^[ \t]*#[ \t]*if")
+_END_OF_CONDITION = re.compile(rb"(?m)^[ \t]*#[ \t]*endif")
+_INCLUDE_GUARD = re.compile(
+    rb"(?m)^[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\s+#[ \t]*define[ \t]+\1\b"
+)
 _MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 
 
@@ -61,27 +66,40 @@ def closing_bracket(text: str, start: int, brackets: str = "()") -> int:
 
 
 class Macro(NamedTuple):
-    """A macro, with its parameters unless it has none, and whether it itself declares something."""
+    """A macro, with its parameters unless it has none, and whether it itself declares something.
+
+    One that is a name, and surely defined, is ``another_name``: that of a parameter may be one.
+    """
 
     name: str
     parameters: tuple[str, ...] | None
     body: str
     declares: bool
+    another_name: bool = False
 
 
 @lru_cache(maxsize=1000)
 def find_macros(content: bytes) -> tuple[Macro, ...]:
     """The macros that `content` defines."""
     macros = []
-    for definition in _DEFINITION.findall(content):
-        if match := _MACRO.match(plain_text(definition)):
+    for definition in _DEFINITION.finditer(content):
+        if match := _MACRO.match(plain_text(definition[1])):
             name, is_function, parameters, body = match.groups()
             names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
             declares = re.search(SPECIFIERS if is_function else _NOT_OF_FUNCTIONS, body)
             # A macro that is an argument may declare something.
             calls = any(p and re.search(rf"\b{re.escape(p)}\s*\(", body) for p in names or ())
-            macros.append(Macro(name, names, body, bool(declares or calls)))
+            is_name = WORD.fullmatch(body.strip()) is not None
+            another = is_name and not _may_be_off(content, definition.start(), name.encode())
+            macros.append(Macro(name, names, body, bool(declares or calls), another))
     return tuple(macros)
+
+
+def _may_be_off(content: bytes, start: int, name: bytes) -> bool:
+    """Whether the macro `name`, defined at `start`, depends on a condition or is undefined somewhere."""
+    conditions = len(_CONDITION.findall(content, 0, start)) - len(_INCLUDE_GUARD.findall(content, 0, start))
+    ends = len(_END_OF_CONDITION.findall(content, 0, start))
+    return conditions > ends or re.search(rb"#[ \t]*undef[ \t]+%b\b" % re.escape(name), content) is not None
 
 
 def declaring_macros(macros: Sequence[Macro]) -> tuple[Macro, ...]:

@@ -30,6 +30,7 @@ __all__ = [
     "known_subjects",
     "may_be_declared",
     "probe",
+    "probe_type",
     "read_probe",
     "without_unused_variables",
 ]
@@ -43,6 +44,9 @@ template <class T, unsigned long long alignment> struct variable;
 template <class... T> __device__ kernel<parameter<T, __is_enum(T), alignof(T)>...> of(void (*)(T...));
 template <class T> __device__ variable<T, alignof(T)> of(T*);
 template <class T, int subject> __global__ void probe();
+template <class T> struct meaning;
+template <class T, T constant> struct value;
+template <class T, T kernel> struct kernel_at;
 }
 """
 
@@ -68,7 +72,12 @@ def probe(subject: str, index: int) -> str:
     Errors name the probe by its `index`.
     """
     address = subject if subject.lstrip()[:1] in ("&", "(") else f"&{subject}"
-    return f"cuda_ext_probe::probe<decltype(cuda_ext_probe::of({address})), {index}>"
+    return probe_type(f"decltype(cuda_ext_probe::of({address}))", index)
+
+
+def probe_type(spelling: str, index: int) -> str:
+    """The name expression of a probe for the type with that `spelling`."""
+    return f"cuda_ext_probe::probe<{spelling}, {index}>"
 
 
 def read_probe(lowered: str) -> Probed | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError, TileIrError
+from cuda_ext.fields import ImageKind
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Image, ImageKind, Manifest, Unit
+from cuda_ext.manifest import Image, Manifest, Unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

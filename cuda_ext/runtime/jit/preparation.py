@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
+from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.driver.images import select_image
@@ -90,9 +91,11 @@ def _group_requests(
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
     wanted = set(range(len(manifest.units))) if names is None else set()
     instantiations: dict[Owner, list[str]] = {}
+    meanings = [unit.meanings for unit in manifest.units]
     for name in dict.fromkeys(names or ()):
-        if kernel := kernels.get(name):
-            wanted.add(kernel.unit)
+        built = name if name in kernels else find_meant(name, kernels, meanings, lambda e: kernels[e].unit)
+        if built:
+            wanted.add(kernels[built].unit)
         elif "<" in name and (owner := on_demand.owner(name)):
             if reason := on_demand.obstacle(manifest.units[owner.unit]):
                 raise KernelNotFoundError(

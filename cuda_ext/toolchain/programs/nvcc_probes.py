@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.compiler.signatures.probes import PROBES
+from cuda_ext.compiler.signatures.spellings import Questions, append_questions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
 
@@ -27,14 +28,18 @@ def with_instantiations(unit: TranslationUnit) -> bytes:
     return _with_table(unit.source, declaration, addresses, "};")
 
 
-def with_probes(unit: TranslationUnit, probes: Sequence[str]) -> bytes:
-    """Append a kernel with the addresses of the instantiations and probes, which can be taken out again."""
+def with_probes(unit: TranslationUnit, probes: Sequence[str], questions: Questions) -> bytes:
+    """Append a kernel with the addresses of the instantiations and probes, which can be taken out again.
+
+    `probes` include those for the `questions`.
+    """
     source, expressions = with_instantiations(unit), (*unit.instantiate, *probes)
     addresses = [f"*cuda_ext_address++ = (void*)&{expression};" for expression in expressions]
     # A template: names of internal linkage contain another name of the source, if it has any.
     declaration = f"template <int> __global__ void {_TABLE}(void* volatile* cuda_ext_address) {{"
     end = f"}} template __global__ void {_TABLE}<0>(void* volatile*);"
-    return _with_table(source, declaration, addresses, end, _DEFINED_PROBES if probes else "")
+    before = append_questions(_DEFINED_PROBES.encode(), questions).decode() if probes else ""
+    return _with_table(source, declaration, addresses, end, before)
 
 
 def _with_table(source: bytes, declaration: str, lines: Sequence[str], end: str, before: str = "") -> bytes:

@@ -10,10 +10,17 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 
-from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, read_probe
+from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, probe_type, read_probe
+from cuda_ext.compiler.signatures.spellings import (
+    NO_QUESTIONS,
+    Questions,
+    append_questions,
+    read_answers,
+    rejected_lines,
+)
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.manifest import ImageKind
+from cuda_ext.fields import ImageKind
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import name_map_lines
 from cuda_ext.toolchain.programs.recorded_commands import record_command
@@ -55,7 +62,8 @@ def _is_known(option: str) -> bool:
 class NvrtcProgram:
     """One ``nvrtcProgram``, destroyed with the object.
 
-    It lowers the names of instantiations and of the variables at `addresses`, and has probes for `subjects`.
+    It lowers the names of instantiations and of the variables at `addresses`, and has probes for `subjects`
+    and for the `questions` about spellings.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class NvrtcProgram:
         unit: TranslationUnit,
         subjects: Sequence[str] = (),
         addresses: Sequence[str] = (),
+        questions: Questions = NO_QUESTIONS,
     ) -> None:
         self._handle = ctypes.c_void_p()
         self._nvrtc = open_library("nvrtc")
@@ -70,11 +79,15 @@ class NvrtcProgram:
         self._requested = unit.instantiate
         self._addresses = addresses
         self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
+        self._questions = questions
+        asked = enumerate(questions.types.items(), len(subjects))
+        self._asked = {probe_type(type_, index): name for index, (name, type_) in asked}
         headers = {**unit.headers, _PROBES: PROBES.encode()}
         names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
-        source, name, handle = unit.source, unit.name.encode(), ctypes.byref(self._handle)
+        source, name = append_questions(unit.source, questions), unit.name.encode()
+        handle = ctypes.byref(self._handle)
         self._check(self._nvrtc.nvrtcCreateProgram(handle, source, name, len(names), contents, names))
-        for expression in (*unit.instantiate, *addresses, *self._probes):
+        for expression in (*unit.instantiate, *addresses, *self._probes, *self._asked):
             self._check(self._nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
 
     def compile(self, options: Sequence[str]) -> bool:
@@ -93,6 +106,13 @@ class NvrtcProgram:
         with _nameless_directory() if _WITH_NAMES.intersection(options) else nullcontext():
             status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return status == 0
+
+    @staticmethod
+    def log_of(options: Sequence[str], unit: TranslationUnit) -> str:
+        """Compile `unit` with `options`, and return the compiler's text."""
+        program = NvrtcProgram(unit)
+        program.compile(options)
+        return program.log
 
     @property
     def log(self) -> str:
@@ -134,17 +154,36 @@ class NvrtcProgram:
         types = {s: read_probe(self._lowered_name(expression)) for expression, s in self._probes.items()}
         return {subject: found for subject, found in types.items() if found is not None}
 
+    @cached_property
+    def answers(self) -> dict[str, str]:
+        """What the names mean that were asked about."""
+        lowered = {asked: self._lowered_name(expression) for expression, asked in self._asked.items()}
+        return read_answers(self._questions, lowered)
+
     def rejected(self) -> set[str]:
         """The subjects and addresses that were rejected.
 
         The compiler knows no or several such names, or a kernel has a parameter of an anonymous namespace.
         """
-        expressions = sorted({*self._requested, *self._addresses, *self._probes}, key=str.encode)
-        names = {expressions[line - _FIRST_LINE] for line in name_map_lines(self.log)}
-        subjects = list(self._probes.values())
+        names, subjects = self._refused_expressions(), list(self._probes.values())
         unknown = {subject for expression, subject in self._probes.items() if expression in names}
-        internal = {subjects[int(index)] for index in re.findall(_INTERNAL, self.log)}
+        indices = (int(index) for index in re.findall(_INTERNAL, self.log))
+        internal = {subjects[index] for index in indices if index < len(subjects)}
         return unknown | internal | (names & set(self._addresses))
+
+    @property
+    def accepted_questions(self) -> Questions:
+        """The questions without those that were rejected."""
+        names = self._refused_expressions()
+        internal = set(map(int, re.findall(_INTERNAL, self.log)))
+        asked = enumerate(self._asked.items(), len(self._probes))
+        rejected = [name for i, (expression, name) in asked if expression in names or i in internal]
+        return self._questions.accepted(rejected, rejected_lines(self.log))
+
+    def _refused_expressions(self) -> set[str]:
+        expressions = {*self._requested, *self._addresses, *self._probes, *self._asked}
+        in_order = sorted(expressions, key=str.encode)
+        return {in_order[line - _FIRST_LINE] for line in name_map_lines(self.log)}
 
     def _lowered_name(self, expression: str) -> str:
         name, lowered = expression.encode(), ctypes.c_char_p()

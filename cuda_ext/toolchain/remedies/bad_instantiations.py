@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 
 from cuda_ext.compiler.name_expressions import code_of
-from cuda_ext.compiler.signatures.declarations import find_declarations, find_types
+from cuda_ext.compiler.signatures.declarations import find_declarations
+from cuda_ext.compiler.signatures.declared_types import find_types
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import closest_name
 from cuda_ext.formats.spelling import base_name, normalise, template_name
+from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
 __all__ = ["explain_instantiations"]
 
@@ -18,13 +20,6 @@ _NAME_MAP = r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d
 _UNDEFINED = r'identifier "(\w+)" is undefined|has no member "(\w+)"'
 
 _WORDS = ("bool", "char", "short", "int", "long", "float", "double", "unsigned int", "unsigned char")
-_HEADER_OF = {
-    **dict.fromkeys(("half", "half2", "__half", "__half2"), "cuda_fp16.h"),
-    **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "nv_bfloat162", "__nv_bfloat162"), "cuda_bf16.h"),
-    **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2", "__nv_fp8_e8m0"), "cuda_fp8.h"),
-    **dict.fromkeys(("cuFloatComplex", "cuDoubleComplex", "cuComplex"), "cuComplex.h"),
-    **{f"{sign}int{bits}_t": "cuda/std/cstdint" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
 
 
 def explain_instantiations(log: str, unit: TranslationUnit, by_nvrtc: bool) -> tuple[str, list[str]]:
@@ -77,13 +72,13 @@ def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[by
         return ""
     arguments = expression.removeprefix(name)
     by_plain = {each.rpartition("::")[2]: each for each in sorted(find_types(texts))}
-    known = {**{word: word for word in (*_WORDS, *_HEADER_OF)}, **by_plain}
+    known = {**{word: word for word in (*_WORDS, *HEADER_OF)}, **by_plain}
     close = unknown if unknown in known else closest_name(unknown, known)
     text = f"the kernel exists, its template argument {unknown!r} does not: "
     if not close:
         return f"{text}correct it, or declare it in the source"
     meant = name + re.sub(rf"(?:\w+::)*\b{unknown}\b", known[close], arguments)
-    header = _HEADER_OF.get(known[close])
+    header = HEADER_OF.get(known[close])
     if header and meant == expression:
         return f"{text}add #include <{header}>"
     return f"{text}did you mean {meant!r}" + (f", with #include <{header}>?" if header else "?")

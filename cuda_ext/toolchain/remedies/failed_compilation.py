@@ -12,8 +12,9 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.diagnostics import shorten_output
 from cuda_ext.toolchain.remedies.bad_instantiations import explain_instantiations
-from cuda_ext.toolchain.remedies.host_code import explain_host_code
+from cuda_ext.toolchain.remedies.host_code import explain_host_code, explain_host_constexpr
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
+from cuda_ext.toolchain.remedies.missing_types import explain_missing_types
 
 __all__ = ["explain"]
 
@@ -31,20 +32,26 @@ _OPTION = r"nvrtc: error: unrecognized option (?P<nvrtc>\S+) found|nvrtc: error|
 
 
 def explain(
-    log: str, unit: TranslationUnit, nvrtc_headers: Callable[[], Sequence[Path]] | None = None
+    log: str,
+    unit: TranslationUnit,
+    nvrtc_headers: Callable[[], Sequence[Path]] | None = None,
+    compile_again: Callable[[TranslationUnit], str] = lambda _: "",
 ) -> CompilationError:
     """The error of a failed compilation: its `log` with remedies, and without lines about other things.
 
+    `compile_again` returns the compiler's text about a changed unit.
     With `nvrtc_headers`, the directories of its headers, it is NVRTC's, which compiles no host code;
     otherwise it is nvcc's. If an option is at fault, the error's ``where`` is ``options``.
     """
     log = re.sub(_ASIDES, "", log)
     log, notes = explain_instantiations(log, unit, by_nvrtc=nvrtc_headers is not None)
-    log, about_headers = explain_missing_headers(log, nvrtc_headers)
+    log, about_headers = explain_missing_headers(log, unit, nvrtc_headers, compile_again)
     notes += about_headers
-    if nvrtc_headers:
-        log, about_host_code = explain_host_code(log, nvrtc_headers)
-        notes += about_host_code
+    log, about_types = explain_missing_types(log, by_nvrtc=nvrtc_headers is not None)
+    notes += about_types
+    explained = explain_host_code(log, nvrtc_headers) if nvrtc_headers else explain_host_constexpr(log)
+    log = explained[0]
+    notes += explained[1]
     if option := re.match(_OPTION, log.strip()):
         notes.append(_about_option(option["nvrtc"]))
     if "uses too much shared data" in log:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
-__all__ = ["explain_host_code"]
+__all__ = ["explain_host_code", "explain_host_constexpr"]
 
 # How NVRTC begins what it says of host code, what is the case, and what to do. NVRTC itself speaks of a JIT
 # mode, and of an option that is a key here.
@@ -36,6 +37,12 @@ _KINDS = (
     ),
 )
 _SHOWN = 3  # names of a kind
+_CONSTEXPR = "a constexpr function without __device__ is host code, which NVRTC does not compile"
+# As NVRTC finds one where it is defined, and nvcc where a kernel calls it.
+_HOST_CONSTEXPR = (
+    r"\S.*: error: (?:A function without execution space annotations.*\n.*\bconstexpr\b"
+    r"|calling a constexpr __host__ function)"
+)
 
 
 def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, list[str]]:
@@ -44,6 +51,8 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
     nvcc = spell_setting("compiler", "nvcc")
     move = f"move host code to another file, or set {nvcc}, which leaves host code out of the images"
     log, header = _without_tool_chain(log, nvrtc_headers)
+    log, about_constexpr = explain_host_constexpr(log)
+    notes += about_constexpr
     if header:
         notes.append(
             f"{header}: this header of the tool chain is for host code; leave it out, or set {nvcc}, which "
@@ -55,14 +64,32 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
         if places and places[0] != header:
             notes.append(f"{places[0]}: {remedy.format(nvcc=nvcc, move=move)}")
     if members := _names(r'namespace "std" has no member "(\w+)"', log):
+        header = HEADER_OF.get(members[0], "cuda/std/algorithm")
         notes.append(
             f"{_listed('std::', members)}: of the host's C++ library, which NVRTC does not have; use "
-            f"cuda::std and its headers, such as <cuda/std/algorithm>, or set {nvcc}"
+            f"cuda::std and its headers, such as <{header}>, or set {nvcc}"
         )
     if functions := _names(r'identifier "(cuda[A-Z]\w+)" is undefined', log):
         remedy = "" if notes else f"; {move}"
         notes.append(f"{_listed('', functions)}: of the CUDA runtime, for host code{remedy}")
     return log, notes
+
+
+def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
+    """Return `log` in our words about constexpr functions of the host that kernels call, and the remedy."""
+    blocks = re.split(r"\n\s*\n", log)
+    found = [block for block in blocks if re.match(_HOST_CONSTEXPR, block)]
+    if not found:
+        return log, []
+    for block in found[_SHOWN:]:
+        blocks.remove(block)
+    more = [f"... and {len(found) - _SHOWN} more of that kind"] if len(found) > _SHOWN else []
+    log = "\n\n".join([*blocks, *more])
+    log = re.sub(r"error: A function without execution .*(?=\n.*\bconstexpr\b)", f"error: {_CONSTEXPR}", log)
+    log = re.sub(r"(error: calling a constexpr __host__ function.* is not allowed)\..*", r"\1", log)
+    place = found[0].partition(": error: ")[0]
+    relaxed = spell_setting("relaxed-constexpr", True)
+    return log, [f"{place}: set {relaxed}, or write __host__ __device__ before constexpr functions"]
 
 
 def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, str]:

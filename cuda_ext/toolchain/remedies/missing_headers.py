@@ -8,7 +8,10 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cuda_ext.compiler.compile_options import include_directories
 from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.fields import is_inner_path
 
 __all__ = ["explain_missing_headers", "package_with"]
 
@@ -20,6 +23,8 @@ _MISSING_HEADER = (
     r"(?P<excerpt>(?: *\d+ \| .*\n *\| [ ^~]*\n?|  .*\n *\^ *\n*)?)"
 )
 _BY_MACRO = r"#\s*include\s+\w"
+
+_MOST_HEADERS = 8  # of those that one error names
 
 # Headers that nvcc includes by itself; NVRTC has what device code needs of them built in.
 _BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
@@ -53,23 +58,85 @@ _BINDINGS = r"Python\.h|(?:pybind11|nanobind)/.+"
 
 
 def explain_missing_headers(
-    log: str, nvrtc_headers: Callable[[], Sequence[Path]] | None
+    log: str,
+    unit: TranslationUnit,
+    nvrtc_headers: Callable[[], Sequence[Path]] | None,
+    compile_again: Callable[[TranslationUnit], str],
 ) -> tuple[str, list[str]]:
     """Return `log` and a remedy for each header that is missing; `nvrtc_headers` is ``None`` for nvcc.
 
-    The excerpts of these errors are left out: they spell an #include as the compiler reads it, not as the
-    file does.
+    A compiler ends at the first of them: `compile_again` returns its text about `unit` with empty headers in
+    their place. The excerpts of these errors are left out: they spell an #include as the compiler reads it,
+    not as the file does.
     """
     notes = []
-    for match in re.finditer(_MISSING_HEADER, log):
-        place, name = match["place"], match["name"] or match["name2"] or match["name3"]
+    logs = _collect(log, unit, compile_again)
+    for match in [found for text in logs for found in re.finditer(_MISSING_HEADER, text)]:
+        place, name = match["place"], _missing_name(match)
+        includer = "" if nvrtc_headers is None else _includer(place, unit, nvrtc_headers())
+        through = f" (which {includer} includes)" if includer else ""
+        if match[0] not in log:
+            log = f"{log.rstrip()}\n{match[0]}"
         if re.search(_BY_MACRO, match["excerpt"]):
             note = f'an #include whose name is a macro is not followed; write out #include "{name}"'
         else:
             log = log.replace(match[0], match["error"])
             note = _about_nvrtc(place, name, nvrtc_headers()) if nvrtc_headers else ""
-        notes.append(f"{place}: {note or _about(name, by_nvrtc=nvrtc_headers is not None)}")
+        notes.append(f"{place}{through}: {note or _about(name, by_nvrtc=nvrtc_headers is not None)}")
     return log, notes
+
+
+def _missing_name(match: re.Match[str]) -> str:
+    return match["name"] or match["name2"] or match["name3"]
+
+
+def _collect(
+    log: str, unit: TranslationUnit, compile_again: Callable[[TranslationUnit], str]
+) -> Sequence[str]:
+    """`log`, and the texts about further headers that are missing."""
+    logs, stubs = [log], dict[str, bytes]()
+    while len(stubs) < _MOST_HEADERS and (match := re.search(_MISSING_HEADER, logs[-1])):
+        name = _missing_name(match)
+        if name in stubs or name in unit.headers or not is_inner_path(name):
+            break
+        stubs[name] = b""
+        logs.append(compile_again(unit.replace(headers={**unit.headers, **stubs}, instantiate=())))
+    return logs
+
+
+def _includer(place: str, unit: TranslationUnit, directories: Sequence[Path]) -> str:
+    """The line of the project that leads to the file of `place`, which is not of the project; or empty."""
+    file = re.split(r"\(\d+\)$", place)[0]
+    if not os.path.isabs(file):  # noqa: PTH117 - as the compiler spells it
+        return ""
+    search = [*map(str, include_directories(unit.options)), *map(str, directories)]
+    without: set[str] = set()  # files that do not lead there
+    for name, text in {unit.name: unit.source, **unit.headers}.items():
+        for line, included in _includes(text):
+            if included not in unit.headers and _leads(included, file, search, without):
+                return f"{name}({line})"
+    return ""
+
+
+def _includes(text: bytes) -> list[tuple[int, str]]:
+    """The lines of `text` that include a header, with its name."""
+    return [
+        (text.count(b"\n", 0, match.start()) + 1, match[1].decode(errors="replace"))
+        for match in re.finditer(rb'(?m)^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', text)
+    ]
+
+
+def _leads(name: str, file: str, search: Sequence[str], without: set[str]) -> bool:
+    """Whether the header `name`, sought in the directories `search`, is `file` or includes it."""
+    candidates = [os.path.normpath(f"{directory}/{name}") for directory in search]
+    found = next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
+    if found is None or found in without:
+        return False
+    if os.path.samefile(found, file):  # noqa: PTH121
+        return True
+    without.add(found)
+    beside = [os.path.dirname(found), *search]  # noqa: PTH120
+    return any(_leads(each, file, beside, without) for _, each in _includes(Path(found).read_bytes()))
 
 
 def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:

@@ -128,6 +128,18 @@ def test_an_instantiation_is_compiled_once_for_all_processes(on_gpu: Callable[..
 
 
 @host_compiler
+def test_what_was_built_is_taken_if_nvrtc_lowers_another_spelling_to_it(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    kernel = kernels["ns::reduce<float, sizeof(float)>"]
+    assert kernel is kernels["ns::reduce<float, 4>"] is kernels.ns.reduce["float", "2 + 2"], kernel
+    assert kernels["ns::reduce<float, 0x4u>"] is kernel
+    """
+    compiled = ["ns::reduce<float, sizeof(float)> for sm_90", "ns::reduce<float, 2+2> for sm_90"]
+    assert compilations(on_gpu(script).output) == compiled
+    assert compilations(on_gpu(script).output) == []
+
+
+@host_compiler
 @pytest.mark.parametrize("kernel", ["axpy<double>", "axpy<float>"])
 def test_a_cached_kernel_needs_few_imports(on_gpu: Callable[..., Run], kernel: str) -> None:
     pytest.importorskip("cuda_ext.runtime.launch._launch", reason="launches in Python take more")

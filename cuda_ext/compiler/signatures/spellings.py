@@ -1,0 +1,271 @@
+"""Questions to a compiler about spellings: what names in template arguments mean.
+
+A kernel may be asked for as ``fill<half, B>`` and be called ``fill<__half, 1>``. So a source with
+instantiations is compiled with declarations behind it, and with probes whose lowered names have the answers.
+As those of types, they leave no trace in any image.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.compiler.signatures.declarations import Declaration, find_declarations
+from cuda_ext.compiler.signatures.declared_types import DeclaredType, find_types
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
+from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, spell_out
+from cuda_ext.formats.spelling import base_name, normalise
+from cuda_ext.manifest import Kernel
+
+__all__ = [
+    "NO_QUESTIONS",
+    "Questions",
+    "append_questions",
+    "ask",
+    "describe_spellings",
+    "read_answers",
+    "rejected_lines",
+]
+
+_FILE = "cuda_ext_spellings"  # the file of the declarations, as errors name it
+_MISSING = "cuda_ext_missing"
+
+# Typedefs of common headers, which the source may include. The compiler says what they mean, if anything.
+_COMMON = ("half", "half2", "nv_bfloat16", "nv_bfloat162", "cuComplex", "cuFloatComplex", "cuDoubleComplex")
+_STANDARD = (
+    *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("size_t", "ptrdiff_t", "intptr_t", "uintptr_t"),
+)
+# A type or value without its declarator.
+_WORDS = re.compile(r"\((?:\w+::)*\w+\)-?\d+|(?:\w+::)*\w+(?: \w+)*")
+_NAME = re.compile(r"(?:::)?[^\W\d]\w*(?:::[^\W\d]\w*)*")
+
+
+class Questions(NamedTuple):
+    """What to append to a source, and the types, by what is asked, whose probes have the answers.
+
+    ``scopes`` has the namespace of each instantiation that the source writes; the first lines are about
+    these. In templates that are ``auto``, values of different types may differ.
+    """
+
+    declarations: bytes = b""
+    types: Mapping[str, str] = {}
+    scopes: Mapping[str, str] = {}
+    auto: tuple[str, ...] = ()
+
+    def accepted(self, rejected: Collection[str], lines: Collection[int]) -> Questions:
+        """Return the questions without those `rejected`, and those whose declarations are in `lines`."""
+        if max(lines, default=0) > len(self.scopes):
+            return NO_QUESTIONS
+        declared = self.declarations.split(b"\n")
+        refused = set(rejected)
+        for number, asked in enumerate(self.scopes, 1):
+            if number in lines:
+                refused.add(asked)
+                declared[number - 1] = b""
+        types = {asked: type_ for asked, type_ in self.types.items() if asked not in refused}
+        return self._replace(declarations=b"\n".join(declared), types=types)
+
+
+NO_QUESTIONS = Questions()
+
+
+def ask(unit: TranslationUnit) -> Questions:
+    """Ask what the names mean with which the kernels of `unit` may be instantiated; nothing if none is."""
+    texts = (unit.source, *unit.headers.values())
+    kernels = find_declarations(texts).kernels
+    overloaded = _overloaded(kernels)
+    written = sorted(
+        {
+            (k.scope, k.instantiation)
+            for k in kernels
+            if k.instantiation and base_name(k.name) not in overloaded
+        }
+    )
+    if unit.kind != "cu" or not (written or unit.instantiate):
+        return NO_QUESTIONS
+    # The table's own expressions show what their names mean. Declared twice, those would be ambiguous there.
+    known = _words(unit.instantiate)
+    used = known | _words(text for _, text in written) | _words(kernel.template for kernel in kernels)
+    declared = find_types(texts)
+    standard = [f"{scope}{name}" for scope in ("", "std::", "cuda::std::") for name in _STANDARD]
+    aliases = [*_COMMON, *standard, *(name for name, type_ in declared.items() if type_.is_alias)]
+    aliases = [name for name in dict.fromkeys(aliases) if name not in known]
+    enumerations = {n: type_ for n, type_ in declared.items() if type_.enumerators and base_name(n) in used}
+    lines, types, scopes = _ask_instantiations(written)
+    lines += _declare_otherwise(name for name in (*aliases, *enumerations) if name not in known)
+    types |= {name: f"cuda_ext_probe::meaning<::{name}>" for name in aliases}
+    about_enumerators = _ask_enumerators(enumerations)
+    auto = {kernel.name for kernel in kernels if "auto" in _words([kernel.template])}
+    declarations = "\n".join([*lines, *about_enumerators[0]]).encode()
+    return Questions(declarations, types | about_enumerators[1], scopes, tuple(sorted(auto)))
+
+
+def _overloaded(kernels: Iterable[Declaration]) -> set[str]:
+    """The last names of templates with several parameter lists: their instantiations have no one address."""
+    heads = (k for k in kernels if "<" in k.template)
+    lists = {(base_name(k.name), *(normalise(p.type) for p in k.parameters)) for k in heads}
+    return {name for name, count in Counter(name for name, *_ in lists).items() if count > 1}
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+def _ask_instantiations(
+    written: Iterable[tuple[Sequence[str], str]],
+) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Aliases for the kernels that the source instantiates, where it does: lines, types and namespaces."""
+    lines, types, scopes = [], {}, {}
+    for number, (scope, instantiation) in enumerate(written):
+        alias, address = f"cuda_ext_written_{number}", f"&{instantiation}"
+        kernel = f"::cuda_ext_probe::kernel_at<decltype({address}), {address}>"
+        lines.append(_within(scope, f"using {alias} = {kernel};"))
+        asked = normalise("::".join([*scope, instantiation]))
+        types[asked] = "::".join([*scope, alias])
+        scopes[asked] = "::".join([*scope, ""])
+    return lines, types, scopes
+
+
+def _declare_otherwise(names: Iterable[str]) -> list[str]:
+    """Declare `names` where the source does not, so that no question about them is an error.
+
+    A qualified name is sought in its namespace first, and only then in those that this one uses.
+    """
+    by_namespace: dict[str, list[str]] = {}
+    for name in names:
+        namespace, _, last = name.rpartition("::")
+        by_namespace.setdefault(namespace, []).append(last)
+    missing = sorted({name for members in by_namespace.values() for name in members})
+    lines = [_within([_MISSING], " ".join(f"struct {name};" for name in missing))]
+    for number, (namespace, members) in enumerate(sorted(by_namespace.items())):
+        own = f"missing_{number}"
+        # All mean the same, so that a name which the source sees in several namespaces is not ambiguous.
+        declared = " ".join(f"using ::{_MISSING}::{name};" for name in members)
+        used = f"using namespace ::{_MISSING}::{own};"
+        lines += [_within([_MISSING, own], declared), _within(filter(None, namespace.split("::")), used)]
+    return lines
+
+
+def _ask_enumerators(enumerations: Mapping[str, DeclaredType]) -> tuple[list[str], dict[str, str]]:
+    """Functions whose types have the values of enumerators, of those that there are: lines and types."""
+    lines, types = [], {}
+    for each in sorted({each for type_ in enumerations.values() for each in type_.enumerators}):
+        function = f"template <class E> __device__ %s cuda_ext_enumerator_{each}(%s);"
+        lines += [function % (f"cuda_ext_probe::value<E, E::{each}>", "int"), function % ("void", "...")]
+    for name, type_ in enumerations.items():
+        scopes = [name] if type_.is_scoped else [name, name.rpartition("::")[0]]
+        for each in type_.enumerators:
+            for scope in scopes:
+                asked = f"{scope}::{each}".removeprefix("::")
+                types[asked] = f"decltype(cuda_ext_enumerator_{each}<::{name}>(0))"
+    return lines, types
+
+
+def rejected_lines(log: str) -> set[int]:
+    """The lines of declarations that `log` has errors about."""
+    return {int(line) for line in re.findall(rf"(?m)^{_FILE}\((\d+)\): error", log)}
+
+
+def append_questions(source: bytes, questions: Questions) -> bytes:
+    """Return `source` with the declarations of `questions` behind it, as lines of a file of their own."""
+    if not questions.declarations:
+        return source
+    # An incomplete source causes an error at the semicolon.
+    return b'%b\n;\n#line 1 "%b"\n%b\n' % (source, _FILE.encode(), questions.declarations)
+
+
+def _within(scope: Iterable[str], declaration: str) -> str:
+    names = list(scope)
+    return "".join([*(f"namespace {name} {{ " for name in names), declaration, *(" }" for _ in names)])
+
+
+def read_answers(questions: Questions, lowered: Mapping[str, str]) -> dict[str, str]:
+    """What names and instantiations mean, given the lowered names of the probes by what is asked."""
+    meanings = Meanings()
+    for asked, probe in lowered.items():
+        name = read_lowered_name(probe)
+        answer = name.arguments[0] if name and name.arguments else None
+        if not isinstance(answer, LoweredType):
+            continue
+        match answer.left.partition("<")[0], answer.arguments:
+            case "cuda_ext_probe::kernel_at", (_, LoweredValue(spelling=spelling)):
+                meaning = normalise(spelling.removeprefix("&"))
+                meanings.add(asked, meaning)
+                _align(meanings, asked, meaning, questions.scopes[asked])
+            case "cuda_ext_probe::value", (_, LoweredValue(spelling=spelling)):
+                meanings.add(asked, normalise(spelling))
+            case "cuda_ext_probe::meaning", (LoweredType() as type_,) if _is_plain(type_):
+                meanings.add(asked, normalise(type_.spelling))
+    return {**meanings.known, **dict.fromkeys(questions.auto, AUTO)}
+
+
+def _is_plain(type_: LoweredType) -> bool:
+    """Whether `type_` may stand wherever its name does: ``const`` before a pointer would be the target's."""
+    is_missing = type_.left.startswith(f"{_MISSING}::")
+    return type_.kind in ("builtin", "named") and not type_.qualifiers and not is_missing
+
+
+def _align(meanings: Meanings, written: str, meaning: str, scope: str = "") -> None:
+    """Add the names in the template arguments of `written`, whose `meaning` is known as a whole."""
+    arguments = [[*split_arguments(text.partition("<")[2][:-1])] for text in (written, meaning)]
+    for given, meant in zip(*arguments, strict=False):
+        _align_argument(meanings, given, meant, scope)
+
+
+def _align_argument(meanings: Meanings, written: str, meaning: str, scope: str) -> None:
+    while written.startswith("const ") and meaning.startswith("const "):
+        written, meaning = written[6:], meaning[6:]
+    while written[-1:] in ("*", "&") and written[-1:] == meaning[-1:]:
+        written, meaning = written[:-1], meaning[:-1]
+    if _NAME.fullmatch(written) and written not in ("true", "false") and "*" not in meaning:
+        is_global = written.startswith("::")
+        meanings.add(written[2:] if is_global else scope + written, meaning)
+    elif written.endswith(">") and meaning.endswith(">"):
+        _align(meanings, written, meaning, scope)
+
+
+def describe_spellings(
+    kernels: Iterable[Kernel], requested: Mapping[str, str], answers: Mapping[str, str]
+) -> dict[str, str]:
+    """The meanings that a manifest needs to find `kernels` under all their spellings.
+
+    `requested` has the lowered names of the expressions in the table, and `answers` are the compiler's.
+    """
+    expressions = {kernel.lowered: kernel.expression for kernel in kernels}
+    canonical = {lowered: _canonical_name(lowered) for lowered in expressions}
+    meanings = Meanings()
+    for name, meaning in answers.items():
+        if "<" not in name:
+            meanings.add(name, meaning)
+    requested = {normalise(e): lowered for e, lowered in requested.items() if lowered in canonical}
+    for expression, lowered in requested.items():
+        _align(meanings, expression, canonical[lowered])
+    # Most names that were asked about are in no argument.
+    text = " ".join([*canonical.values(), *expressions.values()])
+    words = set(_WORDS.findall(text.replace("const ", "")))
+    needed = {
+        name: meaning
+        for name, meaning in meanings.known.items()
+        if (name if meaning == AUTO else meaning.lstrip("-")) in words
+    }
+    written = [*requested.items()]
+    for name, meaning in answers.items():
+        written += [(name, lowered) for lowered, each in canonical.items() if "<" in name and each == meaning]
+    written += [(name, lowered) for lowered, name in canonical.items()]
+    for spelling, lowered in written:
+        spelled = spell_out(spelling, needed)
+        called = spell_out(expressions[lowered], needed)
+        if spelled.endswith(">") and called.endswith(">") and spelled != called:
+            needed.setdefault(spelled, called)
+    return dict(sorted(needed.items()))
+
+
+def _canonical_name(lowered: str) -> str:
+    name = read_lowered_name(lowered)
+    return normalise(name.name) if name else lowered

@@ -1,0 +1,122 @@
+"""Name expressions that differ in spelling alone: typedefs, constants, enumerators and literals."""
+
+from __future__ import annotations
+
+import re
+
+from cuda_ext.formats.spelling import normalise, plain_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["AUTO", "Meanings", "find_meant", "literal_value", "merge_meanings", "spell_out"]
+
+# The meaning of a template that may have parameters of type ``auto``, for which 1, 1u and true differ.
+AUTO = "auto"
+
+_NUMBER = re.compile(
+    r"(?P<digits>-?(?:0[xX][0-9a-fA-F']+|0[bB][01']+|(?P<octal>0[0-7']*)|[1-9][0-9']*))[uUlLzZ]{0,3}"
+)
+_CHARACTER = re.compile(
+    r"'(?:(?P<plain>[ -&(-\[\]-~])|\\(?P<octal>[0-7]{1,3})|\\(?P<named>[abfnrtv'\"?\\]))'"
+)
+_NAMED_CHARACTERS = dict(zip("abfnrtv'\"?\\", map(ord, "\a\b\f\n\r\t\v'\"?\\"), strict=True))
+# Literals, and names with their namespaces, but not members of a template's instantiation.
+_TOKEN = re.compile(
+    r"'(?:\\.|[^'\\]){1,4}'|(?<![\w.])\d[\w.']*|(?<![\w>:.])(?:::)?[^\W\d]\w*(?:::[^\W\d]\w*)*"
+)
+_CAST = re.compile(r"(?:static_cast<([\w:]+)>|(?<![\w:])([\w:]+))[({](-?\d+)[)}]")
+
+
+def literal_value(text: str) -> int | None:
+    """The value of a literal; ``None`` above ASCII, where it depends on whether ``char`` is signed."""
+    if text in ("true", "false"):
+        return int(text == "true")
+    if match := _NUMBER.fullmatch(text):
+        return int(match["digits"].replace("'", ""), 8 if match["octal"] else 0)
+    if match := _CHARACTER.fullmatch(text):
+        plain, octal, named = match.group("plain", "octal", "named")
+        code = ord(plain) if plain else int(octal, 8) if octal else _NAMED_CHARACTERS[named]
+        return code if code < 128 else None
+    return None
+
+
+class Meanings:
+    """What names mean that stand for one thing alone."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self._several: set[str] = set()
+
+    def add(self, name: str, meaning: str) -> None:
+        if name != meaning and name not in self._several and self.known.setdefault(name, meaning) != meaning:
+            del self.known[name]
+            self._several.add(name)
+
+
+def merge_meanings(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Unite the meanings of several units or images, but those in which they differ."""
+    meanings = Meanings()
+    for each in several:
+        for name, meaning in each.items():
+            meanings.add(name, meaning)
+    return meanings.known
+
+
+def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
+    """Spell the normalised `expression` with what its names and literals mean.
+
+    `meanings` are those of names in template arguments, with their namespaces, and of whole expressions that
+    are spelled out. Names count as in the kernel's namespace.
+
+    >>> spell_out("ns::fill<half, B>", {"half": "__half", "ns::B": "1"})
+    'ns::fill<__half, 1>'
+    >>> spell_out("k<0x10u, true, Mode(1)>", {})
+    'k<16, 1, (Mode)1>'
+    """
+    template = plain_name(expression)
+    parts = template.split("::")
+    scopes = ["::".join([*parts[:depth], ""]) for depth in range(len(parts) - 1, -1, -1)]
+    is_auto = meanings.get(template) == AUTO
+
+    def mean(match: re.Match[str]) -> str:
+        token = match[0]
+        if token.startswith("::"):
+            return meanings.get(token[2:], token[2:])
+        for scope in scopes:
+            if scope + token in meanings:
+                return meanings[scope + token]
+        value = None if is_auto else literal_value(token)
+        return token if value is None else str(value)
+
+    rest = _TOKEN.sub(mean, expression[len(template) :])
+    rest = _CAST.sub(lambda cast: f"({cast[1] or cast[2]}){cast[3]}", rest)
+    spelled = normalise(template + rest)
+    return meanings.get(spelled, spelled)
+
+
+def find_meant(
+    name: str, known: Iterable[str], meanings: Sequence[Mapping[str, str]], unit_of: Callable[[str], int]
+) -> str | None:
+    """The one of the `known` names that the normalised `name` spells in another way, or ``None``.
+
+    Each unit has its own `meanings`. Those of other units count, too, where units do not differ.
+    """
+    if not name.endswith((">", ")")):
+        return None
+    template = plain_name(name)
+    candidates = [each for each in known if each.startswith((f"{template}<", f"{template}("))]
+    if not candidates:
+        return None
+    agreed = merge_meanings(meanings)
+    own: dict[tuple[tuple[str, str], ...], set[int]] = {}
+    for index, unit in enumerate(meanings):
+        own.setdefault(tuple(item for item in unit.items() if item[0] not in agreed), set()).add(index)
+    found: set[str] = set()
+    for pairs, units in own.items():
+        here = agreed | dict(pairs)
+        wanted = spell_out(name, here)
+        same = (candidate for candidate in candidates if spell_out(candidate, here) == wanted)
+        found.update(candidate for candidate in same if len(own) == 1 or unit_of(candidate) in units)
+    return found.pop() if len(found) == 1 else None
