@@ -306,9 +306,9 @@ class Names:
     def members(self) -> dict[str, set[str]]:
         """The names in each namespace; ``""`` is the global one."""
         members: dict[str, set[str]] = {"": set()}
-        for name in self.everything:
+        for name in {each.partition("<")[0].partition("(")[0] for each in self.everything}:
             namespace = ""
-            for part in name.partition("<")[0].partition("(")[0].split("::"):
+            for part in name.split("::"):
                 members.setdefault(namespace, set()).add(part)
                 namespace = f"{namespace}::{part}" if namespace else part
         return members

@@ -54,10 +54,15 @@ CUDA_EXT_COLD inline Result<Driver*> open_driver() {
 // Whether the handle is that of a stream that each context has: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
 inline bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
-// Whether there is a context for a launch in `stream`: a default stream is that of the current one.
+// Whether there is a context for a launch in `stream`: a default stream is that of the current one. A thread
+// asks until it has one, since the answer takes a hundredth of a launch. If the program takes it away, a launch
+// fails and is repeated with one.
 inline bool has_context(const Driver& driver, Stream stream) noexcept {
+  static thread_local bool had_one = false;
+  if (had_one || !is_default(stream)) return true;
   driver_api::Context current = nullptr;
-  return !is_default(stream) || (!driver.call.current_context(&current) && current);
+  had_one = !driver.call.current_context(&current) && current;
+  return had_one;
 }
 
 // The context in which a launch in a stream runs. It is current during the lifetime of this object. If the
