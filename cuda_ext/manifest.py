@@ -296,7 +296,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
 
 def _read_manifest(data: "dict[str, Any]", refuse: "Callable[[str], ManifestError]") -> Manifest:
     def array(name: str, read: "Callable[[Any], Any]") -> Records:
-        items = data.pop(name, None)
+        items = data.pop(name, [] if name == "variants" else None)  # which few modules have
         if not isinstance(items, list):
             raise ValueError(f".{name} is missing" if items is None else f".{name} is {items!r}")
         return Records(items, read, f".{name}", refuse)
