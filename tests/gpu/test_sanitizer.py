@@ -34,7 +34,7 @@ kernels = cuda_ext.compile("""
     __constant__ float weights[4];
     extern "C" __global__ void run(Job job) { job.x[threadIdx.x] = job.by; }
     extern "C" __global__ void count() { buffer[threadIdx.x] += weights[0]; }
-""", architectures=["native"])
+""", architectures=["native"], instantiate=["scale<float>"])
 x = np.ones(1000, "f4")
 '''
 
