@@ -120,7 +120,8 @@ class LibraryPlan:
             raise codec.DecodingError(f"not the library of {self.stem}")
         # It must be what a manifest may say.
         part = Manifest(SCHEMA, self.module, "nvrtc", "1.0", self.compress, (unit,), *library[1:3])
-        manifest_file.loads(manifest_file.dumps(part), self.stem)
+        if manifest_file.loads(manifest_file.dumps(part), self.stem) != part:  # which reads every record
+            raise codec.DecodingError("it is not what a manifest says of it")
         return library
 
     @property

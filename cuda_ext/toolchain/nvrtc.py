@@ -232,7 +232,7 @@ class Nvrtc:
         is_restored = False
         earlier: list[Span] = []
         precompiled = self._precompile(unit, options, earlier) if precompiles else []
-        with self._time_trace(unit) as (tracing, spans):
+        with self._time_trace(unit, options) as (tracing, spans):
             while True:
                 program = NvrtcProgram(unit, subjects, addresses, questions)
                 succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
@@ -270,7 +270,7 @@ class Nvrtc:
                     addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
-        reads = self._header_names(unit, spans)
+        reads = self._header_names(unit, spans if tracing and _LTOIR in options else None)
         if precompiled and self._precompiled:
             reads |= self._precompiled.names
         if not self._timed:
@@ -278,11 +278,11 @@ class Nvrtc:
         began = max((span.start + span.duration for span in earlier), default=0.0)
         return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
 
-    def _header_names(self, unit: TranslationUnit, spans: Sequence[Span]) -> frozenset[str]:
-        """The names of the headers that `unit` depends on."""
-        opened = {span.detail for span in spans if span.name == HEADER}
+    def _header_names(self, unit: TranslationUnit, trace: Sequence[Span] | None) -> frozenset[str]:
+        """The names of the headers that `unit` depends on: those in `trace`, or all that it may include."""
+        opened = {span.detail for span in trace or () if span.name == HEADER}
         Nvrtc._traces_headers = Nvrtc._traces_headers or bool(opened)
-        if unit.may_include and not Nvrtc._traces_headers:
+        if unit.may_include and not (trace is not None and Nvrtc._traces_headers):
             opened = reachable_headers(unit, self.search_path(unit))
         opened.difference_update(OWN_HEADERS)
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
@@ -298,19 +298,21 @@ class Nvrtc:
         headers = TranslationUnit("headers.cu", self.shared_headers, options=unit.options)
 
         def compile_headers(more: Sequence[str]) -> tuple[str, frozenset[str]] | None:
-            with self._time_trace(headers) as (tracing, own):
+            with self._time_trace(headers, options) as (tracing, own):
                 program = NvrtcProgram(headers)
                 if not program.compile([*options, *more, *tracing]):
                     return None
             spans.extend(own)
-            return program.log, self._header_names(headers, own)
+            return program.log, self._header_names(headers, own if tracing and _LTOIR in options else None)
 
         return self._precompiled.use(headers.source, options, unit.headers, compile_headers)
 
-    def _time_trace(self, unit: TranslationUnit) -> AbstractContextManager[tuple[list[str], list[Span]]]:
+    def _time_trace(
+        self, unit: TranslationUnit, options: Sequence[str]
+    ) -> AbstractContextManager[tuple[list[str], list[Span]]]:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
-        # A time trace changes the code of some kernels: a report must trace nothing else.
-        if self._scratch and unit.may_include:  # so that it may read a header
+        # A time trace changes the code that NVRTC makes of some kernels, but not their LTO-IR.
+        if self._scratch and unit.may_include and _LTOIR in options:
             return trace_headers(self._scratch)
         return measure_phases(self._scratch) if self._scratch and self._timed else nullcontext(([], []))
 
@@ -367,8 +369,9 @@ def _is_simple(unit: TranslationUnit) -> bool:
 
 def _target(architecture: Architecture) -> list[str]:
     is_ltoir = architecture.kind == "ltoir"
-    return [f"-arch=compute_{architecture.target}", "-dlto"] if is_ltoir else [f"-arch={architecture}"]
+    return [f"-arch=compute_{architecture.target}", _LTOIR] if is_ltoir else [f"-arch={architecture}"]
 
 
+_LTOIR = "-dlto"
 # Checks the source, and lowers names.
 _FRONT_END_ONLY = "-fdevice-syntax-only"

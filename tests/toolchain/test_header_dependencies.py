@@ -15,6 +15,7 @@ from cuda_ext.toolchain.programs.header_dependencies import (
     make_dependencies,
     reachable_headers,
 )
+from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 from tests.fixtures.device_code import unit
 
 
@@ -163,3 +164,18 @@ def test_all_headers_that_nvrtc_opens_are_reached(header: str, tmp_path: Path) -
     reached = header_names(reachable_headers(sample, search_path), sample, search_path)
     assert len(image.trace.reads) > 3
     assert image.trace.reads <= reached
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_is_not_compiled_to_ltoir_is_not_traced(timed: bool, tmp_path: Path) -> None:
+    """A time trace changes the code of some kernels, and nothing that observes may."""
+    sample = unit("#include <cuda/std/array>\n__global__ void k() {}\n", relocatable=True)
+    with recorded_commands() as commands:
+        (image,) = Nvrtc(tmp_path, timed=timed).compile(sample, [Architecture.parse("sm_90")])
+    assert not [command for command in commands if "time-trace" in command]
+    assert any(name.endswith("cuda/std/array") for name in image.trace.reads)
+    assert bool(image.trace.spans) == timed
+    sample = unit("#include <cuda/std/array>\n__global__ void k() {}\n")
+    with recorded_commands() as commands:
+        Nvrtc(tmp_path).compile(sample, [Architecture.parse("sm_90")])
+    assert [command for command in commands if "time-trace" in command]

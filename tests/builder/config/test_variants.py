@@ -303,7 +303,9 @@ def test_damaged_variants_are_reported(path: tuple[Any, ...], value: object) -> 
     field = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     module = module_from(loads(json.dumps(data), "m.json"), FILES.__getitem__)
     # Which kernels there are is known when they are looked up.
-    complaint = "candidates of 'fit' are not kernels" if value == "zzz" else f"manifest.variants[0]{field} is "
+    complaint = (
+        "candidates of 'fit' are not kernels" if value == "zzz" else f"manifest.variants[0]{field} is "
+    )
     with pytest.raises(ManifestError, match=f"damaged manifest: .*{re.escape(complaint)}"):
         module.fit  # noqa: B018
 
