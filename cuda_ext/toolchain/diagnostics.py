@@ -40,7 +40,7 @@ def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
     """
     spans = []
     start = max((span.start + span.duration for span in earlier), default=0.0)
-    for match in re.finditer(r"(?m)^[^,\n]*,\s*([^,\n]+?)\s*,(?:.*,)?\s*([\d.]+)\s*,\s*ms\s*$", table):
+    for match in re.finditer(r"(?m)^[^,\n]*,\s*([^,\s][^,\n]*?)\s*,(?:.*,)?\s*([\d.]+)\s*,\s*ms\s*$", table):
         seconds = float(match[2]) / 1000
         spans.append(Span(match[1], "", start, seconds))
         start += seconds
