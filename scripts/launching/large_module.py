@@ -123,6 +123,7 @@ def _build(directory: Path) -> Path:
     assert project is not None
     for built in build_project(project):
         built.write(directory.joinpath("lib", *built.name.split(".")))
+    (directory / "lib" / "bench_large" / "__init__.py").touch()  # as any package has it
     return directory / "lib"
 
 
