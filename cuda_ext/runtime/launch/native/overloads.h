@@ -123,14 +123,15 @@ static int find_keys(const Overloads* overloads, PyObject* const* arguments, Py_
   return 0;
 }
 
-/* The slot of `table` that has `keys`, or the empty one where they belong. */
-static Chosen** find_slot(Table* table, PyObject* const* keys, int count, size_t hash) {
+/* What was chosen for `keys`; NULL if nothing was, with the slot of `table` where it belongs in `place`. Without a lock,
+ * that must not be loaded again: another thread may have filled it for other keys. */
+static const Chosen* find_chosen(Table* table, PyObject* const* keys, int count, size_t hash, Chosen*** place) {
   for (size_t i = hash >> (4 * sizeof hash);; i++) {
-    Chosen** slot = &table->slots[i & (table->size - 1)];
-    const Chosen* chosen = LOAD_POINTER(*slot);
-    if (!chosen) return slot;
+    *place = &table->slots[i & (table->size - 1)];
+    const Chosen* chosen = LOAD_POINTER(**place);
+    if (!chosen) return NULL;
     if (chosen->hash == hash && chosen->count == count && !memcmp(chosen->keys, keys, (size_t)count * sizeof *keys)) {
-      return slot;
+      return chosen;
     }
   }
 }
@@ -141,9 +142,10 @@ static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, P
   Table* table = LOAD_POINTER(overloads->table);
   if (!table) return NULL;
   Keys keys;
+  Chosen** place;
   const Chosen* chosen = NULL;
   if (!find_keys(overloads, arguments, count, names, &keys)) {
-    chosen = LOAD_POINTER(*find_slot(table, keys.items, keys.count, keys.hash));
+    chosen = find_chosen(table, keys.items, keys.count, keys.hash, &place);
   }
   release_keys(keys.items, keys.count);
   return chosen ? chosen->kernel : NULL;
@@ -167,7 +169,8 @@ static Table* reserve_slot(Overloads* overloads) {
   larger->size = size;
   for (size_t i = 0; table && i < table->size; i++) {
     Chosen* chosen = table->slots[i];
-    if (chosen) *find_slot(larger, chosen->keys, chosen->count, chosen->hash) = chosen;
+    Chosen** place;
+    if (chosen && !find_chosen(larger, chosen->keys, chosen->count, chosen->hash, &place)) *place = chosen;
   }
   STORE_POINTER(overloads->table, larger);
   return larger;
@@ -195,9 +198,9 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
   memcpy(chosen->keys, keys.items, (size_t)keys.count * sizeof *chosen->keys); /* with their references */
   Py_BEGIN_CRITICAL_SECTION(self);
   Table* table = overloads->chosen_count < MOST_CHOSEN ? reserve_slot(overloads) : NULL;
-  Chosen** slot = table ? find_slot(table, keys.items, keys.count, keys.hash) : NULL;
-  if (slot && !*slot) {
-    STORE_POINTER(*slot, chosen);
+  Chosen** place;
+  if (table && !find_chosen(table, keys.items, keys.count, keys.hash, &place)) {
+    STORE_POINTER(*place, chosen);
     overloads->chosen_count++;
     chosen = NULL;
   }
