@@ -104,7 +104,7 @@ class KernelTemplate(Overloads, Namespace):
         return any(_kernel(self.__library__, name)._is_fixed for name in self.__names__[:1])
 
     @cached_property
-    def __index__(self) -> OverloadIndex:
+    def __overloads__(self) -> OverloadIndex:
         from cuda_ext.runtime.overloads import OverloadIndex  # known calls need none
 
         index = OverloadIndex([self.__library__.names.kernel(name) for name in self.__names__])
@@ -168,7 +168,7 @@ class KernelTemplate(Overloads, Namespace):
             refuse_compiled_options,
         )
 
-        index = self.__index__
+        index = self.__overloads__
         if self.__is_fixed__:
             refuse_compiled_options(index.shapes, keywords)
         if flat := flatten_tuples(index.shapes, arguments, keywords):
@@ -179,7 +179,8 @@ class KernelTemplate(Overloads, Namespace):
         kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
         result = kernel(*arguments, **keywords)
         # Types whose values were refused must not choose a kernel for the next call.
-        self.__remember__(kernel, *arguments, **keywords)
+        if index.is_remembered(len(arguments)):
+            self.__remember__(kernel, *arguments, **keywords)
         return result
 
     def __repr__(self) -> str:

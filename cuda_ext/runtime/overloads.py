@@ -64,6 +64,7 @@ class OverloadIndex:
         self.shapes = [shape.kernel for shape in self._shapes]
         self.fewest = min(len(kernel.parameters) for kernel in kernels)
         orders = {kernel.order for kernel in kernels if kernel.order}
+        self._is_one_order = len(orders) <= 1
         self.order = tuple(map(sys.intern, *orders)) if len(orders) == 1 else ()
         self._without = {name: self._all & ~reduce(or_, texts.values()) for name, texts in self._with.items()}
         self.constants: dict[str, dict[type, dict[object, object]]] = {}
@@ -103,6 +104,13 @@ class OverloadIndex:
         if best and not best & (best - 1):
             return self._kernels[best.bit_length() - 1]
         raise self._refuse(arguments, named, fits, matching, accepting)
+
+    def is_remembered(self, count: int) -> bool:
+        """Whether a choice with `count` arguments by position depends only on what ``_launch`` knows.
+
+        Of functions with tuples of several lengths, each kernel has constants at other positions.
+        """
+        return self._is_one_order or count <= self.fewest
 
     def _choose_by_constants(self, named: Mapping[str, object]) -> int:
         """The kernels that were compiled for those of the arguments `named` that are constants of theirs.

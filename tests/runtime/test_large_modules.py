@@ -123,6 +123,34 @@ caught(lambda: kernels.ns.many["BLOCK=68, MODE=True"](1, 69, 16, True, grid=1, b
     assert "was compiled for BLOCK=68, not 69" in run.output[3]
 
 
+def test_tuples_of_several_lengths_leave_constants_where_the_function_has_them(
+    with_driver: Any, tmp_path: Path
+) -> None:
+    kernels = [
+        Kernel(
+            f"tuples<{count}, BLOCK={block}>",
+            f"tuples_{count}_{block}",
+            0,
+            signature(*(f"pointer 8 float* {name}" for name in items), "integer 4 int n"),
+            constants={"BLOCK": str(block)},
+            order=(*items, "n", "BLOCK"),
+        )
+        for count, items in ((1, ("xs_0",)), (2, ("xs_0", "xs_1")))
+        for block in (64, 128)
+    ]
+    write_large(tmp_path, *kernels)
+    run = with_driver(
+        PRELUDE
+        + """
+for block in (64, 128, 64):
+    kernels.tuples((16,), 1, block, grid=1, block=1)
+    kernels.tuples((16, 32), 1, block, grid=1, block=1)
+"""
+    )
+    launched = [launch.split()[1] for launch in run.launches]
+    assert launched == [f"tuples_{count}_{block}" for block in (64, 128, 64) for count in (1, 2)]
+
+
 def test_a_thousand_combinations_are_all_remembered(with_driver: Any, tmp_path: Path) -> None:
     write_large(tmp_path, *typed_kernels(), *constant_kernels(952))
     run = with_driver(
