@@ -216,16 +216,14 @@ class Records(_Array):
 
     def names(self) -> list[str]:
         """The names of all records, which are their first fields; the others are not read."""
-        from _json import scanstring
-
         names = []
         for index, item in enumerate(self._items):
-            start = item.find('": "', 0, _LONGEST_FIELD) if isinstance(item, str) else -1
-            try:
-                name = scanstring(item, start + 4, True)[0] if start > 0 else self[index][0]
-            except ValueError:
-                name = self[index][0]  # raises what is wrong
-            names.append(name)
+            colon = item.find('": "', 0, _LONGEST_FIELD) if isinstance(item, str) else -1
+            start = colon + 4
+            end = item.find('"', start) if colon > 0 else -1
+            # A record is read if its name has escapes, or if it is damaged.
+            is_plain = end > 0 and "\\" not in item[start:end]
+            names.append(item[start:end] if is_plain else self[index][0])
         return names
 
 

@@ -14,6 +14,7 @@ import pytest
 from cuda_ext import manifest
 from cuda_ext.errors import ManifestError
 from cuda_ext.manifest import Image, Kernel, Manifest, Options, Parameter, Source, Symbol, Unit, dumps, loads
+from cuda_ext.records import Records
 
 ROOT = Path(__file__).parent.parent
 ORIGIN = "pkg/kernels/manifest.json"
@@ -53,6 +54,14 @@ def damaged(change: Callable[[Any], object]) -> str:
 def test_a_written_manifest_is_read_back():
     assert loads(dumps(MANIFEST), ORIGIN) == MANIFEST
     assert loads(dumps(MANIFEST).encode(), ORIGIN) == MANIFEST
+
+
+def test_names_are_those_of_the_records():
+    names = ["ns::k<float>", 'k<MODE="it\'s">', r"k<'\\'>", "k<ä>"]
+    written = dumps(MANIFEST._replace(kernels=tuple(KERNEL._replace(expression=name) for name in names)))
+    kernels = loads(written, ORIGIN).kernels
+    assert isinstance(kernels, Records)
+    assert kernels.names() == names == [kernel.expression for kernel in kernels]
 
 
 def test_a_module_without_embedded_sources_is_read_back():
