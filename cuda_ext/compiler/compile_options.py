@@ -29,8 +29,8 @@ __all__ = [
     "setting_of",
 ]
 
-# Options with which probes would remain in what nvcc makes: in debug information, and in LTO-IR.
-KEEPS_PROBES = frozenset(("-G", "--device-debug", "-dlto", "-lto", "--lto", "--dlink-time-opt"))
+# Options with which probes would remain in what nvcc makes: in debug information.
+KEEPS_PROBES = frozenset(("-G", "--device-debug"))
 
 # Options that repeat a setting; the compiler would silently use one of the two.
 SETTING_OF_OPTION = {

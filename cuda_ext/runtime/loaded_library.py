@@ -298,7 +298,7 @@ class Names:
         overloads: dict[str, list[str]] = {}
         for name in self._kernels:
             template = _strip_parameters(name) if name.endswith(")") else name
-            for each in {name, template, template.partition("<")[0]}:
+            for each in dict.fromkeys((name, template, template.partition("<")[0])):
                 overloads.setdefault(each, []).append(name)
         return overloads
 

@@ -223,7 +223,6 @@ class Nvcc:
                     raise
                 subjects, questions = accepted, answered
         lowered = lowered_names(text)
-        lowered = lowered_names(text)
         names = dict(zip(unit.instantiate, lowered, strict=False))
         types = map(read_probe, lowered[first : first + len(subjects)])
         probed = {s: found for s, found in zip(subjects, types, strict=True) if found is not None}
