@@ -247,3 +247,21 @@ def test_questions_make_no_name_of_the_table_ambiguous():
 def test_literals_are_spelled_out_but_not_for_auto():
     assert spell_out("k<0x10u, true, '\\n', -1>", {}) == "k<16, 1, 10, -1>"
     assert spell_out("k<1u>", {"k": "auto"}) == "k<1u>"
+    assert spell_out("k<c<1u, int>, 1u, B, c<B>>", {"B": "2"}) == "k<c<1u, int>, 1, 2, c<B>>"
+
+
+def test_values_of_auto_parameters_differ_by_their_types():
+    source = """
+    constexpr unsigned B = 2;
+    template <auto V> struct Constant {};
+    template <auto V> __global__ void any(int* p) { *p = int(V); }
+    template <class T> __global__ void tag(int* p) { *p = sizeof(T); }
+    template <unsigned U> __global__ void plain(unsigned* p) { *p = U; }
+    """
+    names = ("any<1u>", "any<B>", "any<1+2>", "tag<Constant<B>>", "tag<Constant<4+1>*>", "plain<B>")
+    manifest = module(unit(source, *names)).manifest
+    for name in ("any<1>", "any<2>", "any<true>", "any<3u>", "tag<Constant<2>>", "tag<Constant<5u>*>"):
+        assert find(manifest, name) is None, name
+    assert find(manifest, "any<3>") == "any<1+2>"
+    assert find(manifest, "tag<Constant<5>*>") == "tag<Constant<4+1>*>"
+    assert find(manifest, "plain<2u>") == "plain<B>"

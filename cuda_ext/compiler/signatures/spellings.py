@@ -19,7 +19,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, spell_out
-from cuda_ext.formats.spelling import base_name, normalise
+from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import Kernel
 
 __all__ = [
@@ -257,13 +257,33 @@ def describe_spellings(
     written = [*requested.items()]
     for name, meaning in answers.items():
         written += [(name, lowered) for lowered, each in canonical.items() if "<" in name and each == meaning]
-    written += [(name, lowered) for lowered, name in canonical.items()]
+    for lowered, name in canonical.items():
+        if _shows_types(lowered, needed.get(plain_name(name)) == AUTO):
+            written.append((name, lowered))
     for spelling, lowered in written:
         spelled = spell_out(spelling, needed)
         called = spell_out(expressions[lowered], needed)
         if spelled.endswith(">") and called.endswith(">") and spelled != called:
             needed.setdefault(spelled, called)
     return dict(sorted(needed.items()))
+
+
+def _shows_types(lowered: str, is_auto: bool) -> bool:
+    """Whether the canonical name shows the types of values, where templates may have ``auto`` parameters.
+
+    The kernel's own template has some if it `is_auto`; of others among its arguments nothing is known.
+    """
+
+    def shows(argument: LoweredType | LoweredValue) -> bool:
+        if isinstance(argument, LoweredValue):
+            return argument.has_type
+        if argument.target:
+            return shows(argument.target)
+        return all(map(shows, argument.arguments)) if argument.arguments else "<" not in argument.spelling
+
+    name = read_lowered_name(lowered)
+    arguments = name.arguments if name and name.arguments else ()
+    return all(shows(each) for each in arguments if is_auto or isinstance(each, LoweredType))
 
 
 def _canonical_name(lowered: str) -> str:

@@ -40,11 +40,15 @@ INTEGERS = set("wbcahstijlmxyno")
 
 
 class LoweredValue(NamedTuple):
-    """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration."""
+    """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration.
+
+    The spelling of an integer does not show its type, unless that is ``int``: then it ``has_type``.
+    """
 
     number: int | None
     is_enumerator: bool
     spelling: str = ""
+    has_type: bool = True
 
 
 @dataclass(frozen=True, slots=True)

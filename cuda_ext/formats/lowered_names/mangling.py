@@ -250,7 +250,7 @@ class _Reader:
         if code == "b":
             return LoweredValue(number, False, "true" if number else "false")
         if code in BUILTIN:
-            return LoweredValue(number, False, str(number))
+            return LoweredValue(number, False, str(number), code == "i")
         return LoweredValue(number, True, f"({type_.spelling}){number}")
 
     def _expression(self) -> LoweredValue:

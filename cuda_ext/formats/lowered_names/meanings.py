@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AUTO", "Meanings", "find_meant", "literal_value", "merge_meanings", "spell_out"]
 
-# The meaning of a template that may have parameters of type ``auto``, for which 1, 1u and true differ.
+# The meaning of a kernel that may have parameters of type ``auto``, for which 1, 1u and true differ.
 AUTO = "auto"
 
 _NUMBER = re.compile(
@@ -78,19 +78,25 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
     template = plain_name(expression)
     parts = template.split("::")
     scopes = ["::".join([*parts[:depth], ""]) for depth in range(len(parts) - 1, -1, -1)]
+    arguments = expression[len(template) :]
     is_auto = meanings.get(template) == AUTO
 
     def mean(match: re.Match[str]) -> str:
         token = match[0]
+        before = arguments[: match.start()]
+        # Templates among the arguments may be ``auto``, too.
+        needs_type = is_auto or before.count("<") > before.count(">") + 1
         if token.startswith("::"):
-            return meanings.get(token[2:], token[2:])
-        for scope in scopes:
-            if scope + token in meanings:
-                return meanings[scope + token]
-        value = None if is_auto else literal_value(token)
-        return token if value is None else str(value)
+            known = meanings.get(token[2:])
+        else:
+            known = next((meanings[scope + token] for scope in scopes if scope + token in meanings), None)
+        if known is None and (value := literal_value(token)) is not None:
+            known = str(value)
+        if known is None or (needs_type and _NUMBER.fullmatch(known)):
+            return token.removeprefix("::")
+        return known
 
-    rest = _TOKEN.sub(mean, expression[len(template) :])
+    rest = _TOKEN.sub(mean, arguments)
     rest = _CAST.sub(lambda cast: f"({cast[1] or cast[2]}){cast[3]}", rest)
     spelled = normalise(template + rest)
     return meanings.get(spelled, spelled)
