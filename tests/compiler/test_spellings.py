@@ -197,6 +197,23 @@ def test_two_sources_may_spell_a_kernel_of_a_header_differently():
     assert [(kernel.expression, kernel.unit) for kernel in kernels] == [("a", 0), ("zero<real>", 0), ("b", 1)]
 
 
+@pytest.mark.parametrize("is_requested", [True, False])
+def test_a_name_of_the_table_is_not_one_that_the_kernel_s_namespace_has(is_requested):
+    source = """
+    using real = float;
+    namespace ns {
+    using real = double;
+    template <class T> __global__ void zero(T* p) { *p = T(); }
+    }
+    template <class T> __global__ void other(T* p) { *p = T(); }
+    """
+    names = ("ns::zero<real>", "other<double>") if is_requested else ("other<double>",)
+    written = "" if is_requested else "template __global__ void ns::zero<real>(float*);"
+    manifest = module(unit(source + written, *names)).manifest
+    assert find(manifest, "ns::zero<double>") is None
+    assert find(manifest, "ns::zero<float>") == ("ns::zero<real>" if is_requested else "ns::zero<float>")
+
+
 def test_names_that_a_condition_excludes_are_no_obstacle():
     source = """
     #ifdef NEVER

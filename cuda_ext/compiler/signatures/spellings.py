@@ -18,7 +18,7 @@ from cuda_ext.compiler.signatures.declared_types import DeclaredType, find_types
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
-from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, spell_out
+from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, scopes_of, spell_out
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import Kernel
 
@@ -230,6 +230,16 @@ def _align_argument(meanings: Meanings, written: str, meaning: str, scope: str) 
         _align(meanings, written, meaning, scope)
 
 
+def _forget_shadowed(meanings: Meanings, written: str, meaning: str) -> None:
+    """Forget a name of the kernel's namespace if `written`, outside of that, means another with it."""
+    own = Meanings()
+    _align(own, written, meaning)
+    for name, meant in own.known.items():
+        qualified = (scope + name for scope in scopes_of(plain_name(written)))
+        if found := next((each for each in qualified if each in meanings.known), None):
+            meanings.add(found, meant)
+
+
 def describe_spellings(
     kernels: Iterable[Kernel], requested: Mapping[str, str], answers: Mapping[str, str]
 ) -> dict[str, str]:
@@ -246,6 +256,11 @@ def describe_spellings(
     requested = {normalise(e): lowered for e, lowered in requested.items() if lowered in canonical}
     for expression, lowered in requested.items():
         _align(meanings, expression, canonical[lowered])
+    written = [*requested.items()]
+    for name, meaning in answers.items():
+        written += [(name, lowered) for lowered, each in canonical.items() if "<" in name and each == meaning]
+    for expression, lowered in written:
+        _forget_shadowed(meanings, expression, canonical[lowered])
     # Most names that were asked about are in no argument.
     text = " ".join([*canonical.values(), *expressions.values()])
     words = set(_WORDS.findall(text.replace("const ", "")))
@@ -254,9 +269,6 @@ def describe_spellings(
         for name, meaning in meanings.known.items()
         if (name if meaning == AUTO else meaning.lstrip("-")) in words
     }
-    written = [*requested.items()]
-    for name, meaning in answers.items():
-        written += [(name, lowered) for lowered, each in canonical.items() if "<" in name and each == meaning]
     for lowered, name in canonical.items():
         if _shows_types(lowered, needed.get(plain_name(name)) == AUTO):
             written.append((name, lowered))

@@ -10,7 +10,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["AUTO", "Meanings", "find_meant", "literal_value", "merge_meanings", "spell_out"]
+__all__ = [
+    "AUTO",
+    "Meanings",
+    "find_meant",
+    "literal_value",
+    "merge_meanings",
+    "scopes_of",
+    "spell_out",
+]
 
 # The meaning of a kernel that may have parameters of type ``auto``, for which 1, 1u and true differ.
 AUTO = "auto"
@@ -76,8 +84,7 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
     'k<16, 1, (Mode)1>'
     """
     template = plain_name(expression)
-    parts = template.split("::")
-    scopes = ["::".join([*parts[:depth], ""]) for depth in range(len(parts) - 1, -1, -1)]
+    scopes = scopes_of(template)
     arguments = expression[len(template) :]
     is_auto = meanings.get(template) == AUTO
 
@@ -100,6 +107,16 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
     rest = _CAST.sub(lambda cast: f"({cast[1] or cast[2]}){cast[3]}", rest)
     spelled = normalise(template + rest)
     return meanings.get(spelled, spelled)
+
+
+def scopes_of(name: str) -> list[str]:
+    """The namespaces around the plain `name`, from the innermost to the global one.
+
+    >>> scopes_of("one::two::kernel")
+    ['one::two::', 'one::', '']
+    """
+    parts = name.split("::")
+    return ["::".join([*parts[:depth], ""]) for depth in range(len(parts) - 1, -1, -1)]
 
 
 def find_meant(
