@@ -21,7 +21,7 @@ from cuda_ext.runtime.loaded_library import Library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self, TypeAlias
 
     from cuda_ext.runtime.jit.preparation import Preparation
@@ -283,11 +283,12 @@ def _spelled_otherwise(library: Library, name: str) -> str | None:
     """The name of what was built that `name` spells with typedefs, constants or other literals."""
     from cuda_ext.formats.lowered_names.meanings import find_meant  # not needed for names of the manifest
 
-    names = library.names
-    meanings = [unit.meanings for unit in library.manifest.units]
-    return find_meant(
-        name, names.looked_up, meanings, lambda each: names.kernel(names.overloads(each)[0]).unit
-    )
+    names, units = library.names, library.manifest.units
+
+    def meanings_of(each: str) -> Mapping[str, str]:
+        return units[names.kernel(names.overloads(each)[0]).unit].meanings
+
+    return find_meant(name, names.looked_up, meanings_of)
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:

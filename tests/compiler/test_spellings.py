@@ -132,8 +132,7 @@ def lowered() -> Mapping[str, str]:
 
 def find(built: Manifest, spelling: str) -> str | None:
     kernels = {kernel.expression: kernel.unit for kernel in built.kernels}
-    meanings = [unit.meanings for unit in built.units]
-    return find_meant(normalise(spelling), kernels, meanings, kernels.__getitem__)
+    return find_meant(normalise(spelling), kernels, lambda name: built.units[kernels[name]].meanings)
 
 
 def test_a_kernel_is_listed_once(built):
@@ -186,6 +185,17 @@ def test_sources_that_differ_in_a_constant_are_told_apart():
     ]
     built = module(*(unit(text, name=f"device/{i}.cu") for i, text in enumerate(texts))).manifest
     assert (find(built, "a<B>"), find(built, "b<B>")) == ("a<1>", "b<2>")
+
+
+def test_a_name_of_another_source_means_nothing():
+    text = "using real = %s; template <class T> __global__ void %s(T* p) { *p = T(); }"
+    units = [
+        unit(text % (type_, name), f"{name}<{argument}>", name=f"device/{name}.cu")
+        for name, type_, argument in (("one", "float", "real"), ("two", "double", "float"))
+    ]
+    built = module(*units).manifest
+    assert (find(built, "one<real>"), find(built, "one<float>")) == ("one<real>", "one<real>")
+    assert find(built, "two<real>") is None
 
 
 def test_two_sources_may_spell_a_kernel_of_a_header_differently():

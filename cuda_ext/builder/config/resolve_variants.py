@@ -9,7 +9,7 @@ from cuda_ext.builder.config.variant_table import check_comparisons
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
-from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
+from cuda_ext.manifest import Candidate, Kernel, Manifest, Unit, Variants
 
 __all__ = ["resolve_variants"]
 
@@ -24,7 +24,6 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
     kinds = {symbol.name: "a variable" for symbol in manifest.symbols}
     kinds |= {plain_name(expression): "a kernel" for expression in kernels}
     kinds |= {scope: "a namespace" for name in kinds for scope in _scopes(name)}
-    meanings = [unit.meanings for unit in manifest.units]
     resolved = []
     for each in variants:
         here = key_path(where, each.name)
@@ -35,7 +34,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
                     f"{shorten(name)!r} is {kind} already", where=here, remedy="choose another name"
                 )
             kinds[name] = "variants" if name == each.name else "a namespace"
-        candidates = tuple(_candidates(each, kernels, meanings, here))
+        candidates = tuple(_candidates(each, kernels, manifest.units, here))
         for i, candidate in enumerate(candidates):
             if candidate.kernel in specialised:
                 raise ConfigError(
@@ -54,11 +53,11 @@ def _scopes(name: str) -> Iterator[str]:
 
 
 def _candidates(
-    variants: Variants, kernels: Mapping[str, Kernel], meanings: Sequence[Mapping[str, str]], where: str
+    variants: Variants, kernels: Mapping[str, Kernel], units: Sequence[Unit], where: str
 ) -> Iterator[Candidate]:
     """The candidates of `variants`, with kernels as the manifest spells them."""
     chosen = [
-        _kernel(candidate, kernels, meanings, f"{where}[{i}].kernel")
+        _kernel(candidate, kernels, units, f"{where}[{i}].kernel")
         for i, candidate in enumerate(variants.candidates)
     ]
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
@@ -69,12 +68,12 @@ def _candidates(
         yield candidate._replace(kernel=kernel.expression)
 
 
-def _kernel(
-    candidate: Candidate, kernels: Mapping[str, Kernel], meanings: Sequence[Mapping[str, str]], where: str
-) -> Kernel:
+def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], units: Sequence[Unit], where: str) -> Kernel:
     name = normalise(candidate.kernel).removeprefix("::")
-    if built := name if name in kernels else find_meant(name, kernels, meanings, lambda e: kernels[e].unit):
-        return kernels[built]
+    if name not in kernels:
+        name = find_meant(name, kernels, lambda each: units[kernels[each].unit].meanings) or name
+    if name in kernels:
+        return kernels[name]
     same = [expression for expression in kernels if plain_name(expression) == plain_name(name)]
     if same and "<" in name:
         remedy = f'built: {", ".join(same)}; add "{name}" to instantiate'

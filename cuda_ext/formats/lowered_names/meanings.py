@@ -8,7 +8,7 @@ from cuda_ext.formats.spelling import normalise, plain_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
     "AUTO",
@@ -64,7 +64,7 @@ class Meanings:
 
 
 def merge_meanings(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Unite the meanings of several units or images, but those in which they differ."""
+    """Unite the meanings of several images, but those in which they differ."""
     meanings = Meanings()
     for each in several:
         for name, meaning in each.items():
@@ -120,26 +120,19 @@ def scopes_of(name: str) -> list[str]:
 
 
 def find_meant(
-    name: str, known: Iterable[str], meanings: Sequence[Mapping[str, str]], unit_of: Callable[[str], int]
+    name: str, known: Iterable[str], meanings_of: Callable[[str], Mapping[str, str]]
 ) -> str | None:
     """The one of the `known` names that the normalised `name` spells in another way, or ``None``.
 
-    Each unit has its own `meanings`. Those of other units count, too, where units do not differ.
+    For each of them, the meanings are those of its unit: others may use the same names for other things.
     """
     if not name.endswith((">", ")")):
         return None
     template = plain_name(name)
-    candidates = [each for each in known if each.startswith((f"{template}<", f"{template}("))]
-    if not candidates:
-        return None
-    agreed = merge_meanings(meanings)
-    own: dict[tuple[tuple[str, str], ...], set[int]] = {}
-    for index, unit in enumerate(meanings):
-        own.setdefault(tuple(item for item in unit.items() if item[0] not in agreed), set()).add(index)
-    found: set[str] = set()
-    for pairs, units in own.items():
-        here = agreed | dict(pairs)
-        wanted = spell_out(name, here)
-        same = (candidate for candidate in candidates if spell_out(candidate, here) == wanted)
-        found.update(candidate for candidate in same if len(own) == 1 or unit_of(candidate) in units)
-    return found.pop() if len(found) == 1 else None
+    found = []
+    for each in known:
+        if each.startswith((f"{template}<", f"{template}(")):
+            meanings = meanings_of(each)
+            if spell_out(each, meanings) == spell_out(name, meanings):
+                found.append(each)
+    return found[0] if len(found) == 1 else None
