@@ -782,10 +782,16 @@ def test_probes_of_types_with_internal_linkage_leave_no_trace(nvcc):
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize(
-    "raw", [("-lineinfo",), ("-dlto",), ("-G",), ("--generate-line-info", "-Xptxas", "-v")], ids=str
+    ("architecture", "raw"),
+    [
+        (LTO_90, ()),
+        (SM_90, ("-lineinfo",)),
+        (SM_90, ("-G",)),
+        (SM_90, ("--generate-line-info", "-Xptxas", "-v")),
+    ],
+    ids=str,
 )
-def test_probes_leave_no_trace_in_line_tables_debug_information_and_lto_ir(nvcc, raw):
-    architecture = LTO_90 if raw == ("-dlto",) else SM_90
+def test_probes_leave_no_trace_in_line_tables_debug_information_and_lto_ir(nvcc, architecture, raw):
     image = compiled(nvcc, unit("__global__ void k(int n) {}", raw=raw), architecture)
     assert parameters(image.signatures, "k") == ["int n"]
     assert b"cuda_ext_probe" not in image.data
