@@ -127,6 +127,16 @@ def test_a_name_may_lead_beside_the_header_or_along_the_search_path(tmp_path: Pa
     assert reached(tmp_path, "#include <lib/a.h>") == {"two/lib/a.h", "two/lib/b.h", "one/b.h"}
 
 
+def test_every_way_to_write_a_name_is_followed(tmp_path: Path) -> None:
+    outside = written(tmp_path / "outside/d.h")
+    written(tmp_path / "one/lib/a.h", f'#include_next <lib/a.h>\n#include \\\n <c.h>\n#include "{outside}"\n')
+    written(tmp_path / "two/lib/a.h")
+    written(tmp_path / "one/c.h")
+    written(tmp_path / "two/c.h")
+    found = {"one/lib/a.h", "two/lib/a.h", "one/c.h", "outside/d.h"}
+    assert reached(tmp_path, "#include \\\n<lib/a.h>") == found
+
+
 def test_names_that_are_macros_are_reached(tmp_path: Path) -> None:
     written(tmp_path / "one/a.h", "#include NAME\n#include GIVEN\n#include OPTION\n")
     for name in ("named.h", "given.h", "option.h", "unrelated.h"):

@@ -66,8 +66,7 @@ def reachable_headers(unit: TranslationUnit, search_path: Sequence[Path]) -> set
         path = pending.pop()
         if path not in reached:
             reached.add(path)
-            beside = os.path.dirname(path)
-            pending += (found for name in _included_by(path) for found in tree.find(name, beside))
+            pending += (found for name in _included_by(path) for found in tree.find(name, path))
     return reached
 
 
@@ -77,16 +76,21 @@ class _HeaderTree:
     def __init__(self, search_path: Sequence[str]) -> None:
         self._search_path = search_path
         self._listed: dict[str, frozenset[str]] = {}
+        # By name: the files in all directories, and those to which it leads.
+        self._places: dict[str, list[str]] = {}
         self._found: dict[str, list[str]] = {}
         self._libraries: dict[str, list[str]] = {}
 
-    def find(self, name: str, beside: str = "") -> list[str]:
-        """The files that `name` may lead to, in a header that lies in the directory `beside`."""
+    def find(self, name: str, includer: str = "") -> list[str]:
+        """The files that `name` may lead to in the header `includer`."""
         if name not in self._found:
-            paths = (os.path.normpath(f"{directory}{os.sep}{name}") for directory in self._search_path)
-            self._found[name] = list(filter(self._is_file, paths))[:1]
-        found = self._found[name]
-        near = os.path.normpath(f"{beside}{os.sep}{name}") if beside else ""
+            paths = (os.path.normpath(os.path.join(directory, name)) for directory in self._search_path)
+            self._places[name] = list(filter(self._is_file, paths))
+            self._found[name] = self._places[name][:1]
+        found, beside = self._found[name], os.path.dirname(includer)
+        near = os.path.normpath(os.path.join(beside, name)) if beside else ""
+        if includer and includer in (near, *self._places[name][:1]):
+            return self._places[name]  # include_next
         if near and self._is_file(near):
             return [near, *found]
         if beside and not found and (macro := re.match(_BEGINS_WITH_MACRO, name)):
@@ -130,6 +134,7 @@ def _read_includes(path: str, *_state: int) -> frozenset[str]:
 
 
 def _included(content: bytes) -> frozenset[str]:
+    content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
     return frozenset(map(os.fsdecode, [*re.findall(_INCLUDED, content), *re.findall(_DEFINED, content)]))
 
 
