@@ -50,7 +50,7 @@ SETTING_OF_OPTION = {
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
-_WRITES_FILES = "--?pch($|=|-(?!messages|verbose))|--?(create|use)-pch"
+_WRITES_FILES = "--?pch($|=|-(?!messages|verbose))|--?(create|use)-pch|--?time($|=)|--?f?device-time-trace"
 _INCLUDE_DIRECTORY = r"(?s)(?:-I|--include-path|-isystem|--system-include)=?(.*)"
 
 # The limit of unrolling in CCCL's lists of types: 10 under nvcc, 16 elsewhere, where one header takes as long

@@ -263,7 +263,8 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
         outcome = products[job]
         if isinstance(outcome, CompilationError):
             if outcome.where == "options":  # at fault for all targets
-                raise CompilationError(_failure(outcome.problem, [job]), where=outcome.where)
+                text = "; ".join(filter(None, [outcome.problem, outcome.remedy]))
+                raise CompilationError(_failure(text, [job]), where=outcome.where)
             failed.setdefault(str(outcome), []).append(job)
         else:
             succeeded.append(outcome)

@@ -140,40 +140,48 @@ class OverloadIndex:
     ) -> ArgumentError:
         """The error for arguments that fit none of the kernels `matching` by number and names, or several."""
         given = [*arguments, *named.values()]
-        for argument in given:
+        names = [
+            *(p.name for p in next(self._in(matching or self._all)).parameters[: len(arguments)]),
+            *named,
+        ]
+        for name, argument in zip(names, given, strict=False):
             try:
                 device_memory(argument)
             except ArgumentError as error:  # an array that no kernel can take, in other memory for instance
+                error.where = f"argument {name!r}"
                 return error
         # With the names, which may be misspelt.
         spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
         types = ", ".join([*map(_describe_type, arguments), *spelled])
-        signatures = [kernel.signature for kernel in self._in(fits or matching or self._all)]
-        listed = "".join(f"\n  {signature}" for signature in signatures[:_MOST_LISTED])
-        if len(signatures) > _MOST_LISTED:
-            listed += f"\n  and {len(signatures) - _MOST_LISTED} more"
         if fits:
             example = next(self._in(fits)).expression
-            remedy = f'choose one with brackets, as in kernels["{example}"]:{listed}'
+            remedy = f'choose one with brackets, as in kernels["{example}"]:{_signatures([*self._in(fits)])}'
             return ArgumentError(f"({types}) fits several kernels", remedy=remedy)
-        for i, accepted in enumerate(accepting if matching else ()):
+        if not matching:
+            return self._refuse_shape(types, named)
+        for name, argument, accepted in zip(names, given, accepting, strict=True):
             if not accepted:
-                name = [*named][i - len(arguments)] if i >= len(arguments) else ""
-                tried = [
-                    parameter
-                    for kernel in self._in(matching)
-                    for j, parameter in enumerate(kernel.parameters)
-                    if (parameter.name == name if name else i == j)
-                ]
-                return _refuse_argument(tried, given[i])
-        known = {
-            *OPTIONS,
-            *self._with,
-            *(p.name for kernel in self.shapes for p in kernel.parameters),
-        }
-        remedies = [did_you_mean(name, known) for name in named if name not in known]
-        remedy = "; ".join(filter(None, [*remedies[:1], f"built:{listed}"]))
-        return ArgumentError(f"({types}) fits no kernel", remedy=remedy)
+                tried = [p for kernel in self._in(matching) for p in kernel.parameters if p.name == name]
+                return _refuse_argument(tried, argument)
+        # The nearest first.
+        numbers = [number for number in range(len(self._kernels)) if matching >> number & 1]
+        numbers.sort(key=lambda number: -sum(accepted >> number & 1 for accepted in accepting))
+        listed = _signatures([self._kernels[number] for number in numbers])
+        problem = f"({types}) fits no kernel: each argument fits some, and none takes all of them"
+        return ArgumentError(problem, remedy=f"built:{listed}")
+
+    def _refuse_shape(self, types: str, named: Mapping[str, object]) -> ArgumentError:
+        """The error for arguments that no kernel has by number and names."""
+        own = {*self._with, *(p.name for kernel in self.shapes for p in kernel.parameters)}
+        listed = f"built:{_signatures(self._kernels)}"
+        for name in named:
+            if name not in own:
+                hint = did_you_mean(name, {*own, *OPTIONS})
+                remedy = "; ".join(filter(None, [hint, listed]))
+                return ArgumentError(f"no kernel has a parameter {name!r}", remedy=remedy)
+        counts = sorted({len(kernel.parameters) for kernel in self.shapes})
+        problem = f"({types}) fits no kernel: they have {' or '.join(map(str, counts))} parameters"
+        return ArgumentError(problem, remedy=listed)
 
     def _in(self, kernels: int) -> Iterator[Kernel]:
         return (kernel for number, kernel in enumerate(self._kernels) if kernels >> number & 1)
@@ -283,6 +291,12 @@ def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> Argument
         where=f"argument {parameters[0].name!r}",
         remedy=suggest_array(argument),
     )
+
+
+def _signatures(kernels: Sequence[Kernel]) -> str:
+    """The signatures of the first kernels, each in a line."""
+    more = [f"and {len(kernels) - _MOST_LISTED} more"] if len(kernels) > _MOST_LISTED else []
+    return "".join(f"\n  {line}" for line in [*(k.signature for k in kernels[:_MOST_LISTED]), *more])
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -321,7 +321,7 @@ class Nvrtc:
             raise CompilationError(
                 f"{option!r} leaves files behind",
                 where="options",
-                remedy="take it out: headers that several sources share are precompiled without it",
+                remedy="take it out: shared headers are precompiled without it, and --report has the times",
             )
         # Finding the directories may take unpacking the headers.
         directories = self.header_directories if unit.needs_toolkit else []

@@ -108,10 +108,12 @@ def test_the_number_and_the_names_of_arguments_choose_too() -> None:
     assert choose([INT, both], (1,), {}) is INT
     assert choose([INT, both], (1,), {"m": 2, "threads": 5}) is both
     with pytest.raises(
-        ArgumentError, match=r"^\(int, k=int\) fits no kernel; .*built:\n  k\(int\)\(int n\)\n  k\(int, int\)"
+        ArgumentError, match=r"^no kernel has a parameter 'k'; .*built:\n  k\(int\)\(int n\)\n  k\(int, int\)"
     ):
         choose([INT, both], (1,), {"k": 2})
-    with pytest.raises(ArgumentError, match=r"fits no kernel; did you mean 'threads'\?; built:\n"):
+    with pytest.raises(
+        ArgumentError, match=r"^no kernel has a parameter 'thread'; did you mean 'threads'\?; built:\n"
+    ):
         choose([INT, both], (1,), {"m": 2, "thread": 5})
 
 
@@ -149,6 +151,19 @@ def test_the_one_argument_that_no_kernel_takes_is_named() -> None:
         ArgumentError, match=r"^argument 'x': expected one of const float\*, const double\*, found"
     ):
         index.choose((2, 2.0), {"x": "x", "y": x})
+
+
+def test_calls_that_fit_no_kernel_say_why() -> None:
+    index = OverloadIndex([AXPY, AXPY_DOUBLE])
+    single, double = Array(np.zeros(3, "f4")), Array(np.zeros(3, "f8"))
+    with pytest.raises(ArgumentError, match=r"fits no kernel: they have 4 parameters; built:\n"):
+        index.choose((2, 2.0, single, single, 1), {})
+    with pytest.raises(ArgumentError, match="fits no kernel: each argument fits some, and none takes all"):
+        index.choose((2, 2.0, single, double), {})
+    with pytest.raises(ArgumentError, match=r"^no kernel has a parameter 'z'; built:\n"):
+        index.choose((2, 2.0, single), {"y": single, "z": 3})
+    with pytest.raises(ArgumentError, match=r"^argument 'x': expected device memory, found a tensor on cpu"):
+        index.choose((2, 2.0, OnCpu(), OnCpu()), {})
 
 
 def test_messages_about_hundreds_of_kernels_are_short() -> None:
@@ -190,7 +205,7 @@ def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None
     lowered = [launch.split()[1] for launch in run.launches]
     assert lowered == [*([AXPY.lowered, AXPY_DOUBLE.lowered] * 2), AXPY_DOUBLE.lowered]
     assert run.output[0].startswith(
-        "ArgumentError: (int, float, ArrayAt of <f4, ArrayAt of <f8) fits no kernel;"
+        "ArgumentError: (int, float, ArrayAt of <f4, ArrayAt of <f8) fits no kernel: each argument"
     )
     assert (
         run.output[1]

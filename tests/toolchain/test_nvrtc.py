@@ -51,7 +51,10 @@ def test_raw_options_are_passed_on():
     assert "fma.rn" not in ptx(unit(source, raw=("--fmad=false",)))
 
 
-@pytest.mark.parametrize("option", ["--pch", "-pch", "--pch-dir=.", "--create-pch=a.pch", "-use-pch=a.pch"])
+FILES = ["--pch", "-pch", "--pch-dir=.", "--create-pch=a.pch", "-use-pch=a.pch", "-time=a", "--time=b.csv"]
+
+
+@pytest.mark.parametrize("option", [*FILES, "-fdevice-time-trace=t", "--fdevice-time-trace=t"])
 def test_options_that_leave_files_are_refused(option):
     with pytest.raises(CompilationError, match=re.escape(f"options: {option!r} leaves files behind; take")):
         image(unit(KERNEL, raw=(option,)))
