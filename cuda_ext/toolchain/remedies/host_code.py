@@ -37,6 +37,7 @@ _KINDS = (
     ),
 )
 _SHOWN = 3  # names of a kind
+_NO_MEMBER = 'namespace "std" has no member'
 _CONSTEXPR = "a constexpr function without __device__ is host code, which NVRTC does not compile"
 # As NVRTC finds one where it is defined, and nvcc where a kernel calls it.
 _HOST_CONSTEXPR = (
@@ -50,7 +51,7 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
     notes = []
     nvcc = spell_setting("compiler", "nvcc")
     move = f"move host code to another file, or set {nvcc}, which leaves host code out of the images"
-    log, header = _without_tool_chain(log, nvrtc_headers)
+    log, header = _without_tool_chain(_without_consequences(log), nvrtc_headers)
     log, about_constexpr = explain_host_constexpr(log)
     notes += about_constexpr
     if header:
@@ -63,7 +64,7 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
         log = re.sub(rf"error: {beginning}.*", f"error: {problem}", log)
         if places and places[0] != header:
             notes.append(f"{places[0]}: {remedy.format(nvcc=nvcc, move=move)}")
-    if members := _names(r'namespace "std" has no member "(\w+)"', log):
+    if members := _names(rf'{_NO_MEMBER} "(\w+)"', log):
         header = HEADER_OF.get(members[0], "cuda/std/algorithm")
         notes.append(
             f"{_listed('std::', members)}: of the host's C++ library, which NVRTC does not have; use "
@@ -90,6 +91,15 @@ def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
     place = found[0].partition(": error: ")[0]
     relaxed = spell_setting("relaxed-constexpr", True)
     return log, [f"{place}: set {relaxed}, or write __host__ __device__ before constexpr functions"]
+
+
+def _without_consequences(log: str) -> str:
+    """Return `log` without the further errors of lines that name what the C++ library lacks."""
+    places = set(re.findall(rf"(?m)^(.+\(\d+\)): error: {_NO_MEMBER}", log))
+    blocks = re.split(r"\n\s*\n", log)
+    causes = re.compile(f'{_NO_MEMBER}|identifier "cuda')
+    kept = [each for each in blocks if causes.search(each) or each.partition(": error: ")[0] not in places]
+    return "\n\n".join(kept)
 
 
 def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, str]:
