@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from cuda_ext.compiler.products import Span
 from cuda_ext.errors import CompilationError, shorten
 
-__all__ = ["name_map_lines", "read_phases", "read_time_trace", "shorten_output"]
+__all__ = ["name_map_lines", "read_phases", "read_time_trace", "shorten_output", "without_warnings_in"]
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
@@ -45,6 +46,16 @@ def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
         spans.append(Span(match[1], "", start, seconds))
         start += seconds
     return tuple(spans)
+
+
+def without_warnings_in(log: str, directories: Iterable[Path]) -> str:
+    """Return NVRTC's `log` without warnings about files in `directories`, which no project can mend."""
+    inside = tuple(f"{directory}/" for directory in directories)
+    blocks = re.split(r"\n\s*\n", log)
+    kept = [b for b in blocks if not (b.startswith(inside) and "): warning " in b.partition("\n")[0])]
+    if not any(": warning " in block for block in kept):
+        kept = [block for block in kept if not block.startswith("Remark: The warnings can be suppressed")]
+    return "\n\n".join(kept)
 
 
 def name_map_lines(log: str) -> list[int]:

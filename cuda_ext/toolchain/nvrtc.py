@@ -36,6 +36,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
+from cuda_ext.toolchain.diagnostics import without_warnings_in
 from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.nvrtc_traces import is_untraced, measure_phases, trace_headers
@@ -134,7 +135,8 @@ class Nvrtc:
         options = [*self._options(unit), *_target(last)]
         program, trace = self._run(unit, options, known_subjects(unit), precompiles=True, questions=ask(unit))
         return tuple(
-            self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
+            self._finish(unit, a, program.image(a.kind), program, self._log(program), trace)
+            for a in architectures
         )
 
     def compile_tiles(self, unit: TranslationUnit, architecture: Architecture) -> tuple[NvrtcProgram, Trace]:
@@ -164,7 +166,7 @@ class Nvrtc:
             return ()
         images = []
         for architecture, (data, log) in zip(architectures, linked, strict=True):
-            log = "\n".join(filter(None, (program.log, log)))
+            log = "\n".join(filter(None, (self._log(program), log)))
             images.append(self._finish(unit, architecture, data, program, log, trace))
         return tuple(images)
 
@@ -262,7 +264,7 @@ class Nvrtc:
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
                     log_of = partial(NvrtcProgram.log_of, [*options, *tracing])
-                    raise explain(program.log, unit, lambda: self.header_directories, log_of)
+                    raise explain(self._log(program), unit, lambda: self.header_directories, log_of)
                 if minimal:
                     minimal = []
                 else:
@@ -287,6 +289,11 @@ class Nvrtc:
         opened.difference_update(OWN_HEADERS)
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
         return header_names(opened, unit, self.search_path(unit) if opened else ())
+
+    def _log(self, program: NvrtcProgram) -> str:
+        """What NVRTC said, without its warnings about headers of the tool chain."""
+        log = program.log
+        return without_warnings_in(log, self.header_directories) if ": warning " in log else log
 
     def _precompile(self, unit: TranslationUnit, options: Sequence[str], spans: list[Span]) -> list[str]:
         """Return the options to use the shared headers in `unit`, if that is to be done.
