@@ -120,10 +120,6 @@ class _Parsing:
     parse_float, parse_int, parse_constant = float, int, float
 
 
-# Of the scanner: another Python, white space in front, or no JSON, for which it needs :mod:`json`.
-_UNREADABLE = (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError)
-
-
 def parse_json(text: str | bytes) -> Any:
     """``json.loads(text)``, without the import of :mod:`json`, which takes longer than all else here."""
     try:
@@ -133,8 +129,8 @@ def parse_json(text: str | bytes) -> Any:
         data, end = make_scanner(_Parsing)(decoded, 0)  # type: ignore[arg-type]
         if not decoded[end:].strip(" \t\r\n"):
             return data
-    except _UNREADABLE:
-        pass
+    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError):
+        pass  # another Python, white space in front, or no JSON, for which the scanner needs :mod:`json`
     import json
 
     return json.loads(text)
@@ -202,9 +198,6 @@ class Records(_Array):
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
-
-    def __reversed__(self) -> Iterator[Any]:
-        return (self[index] for index in reversed(range(len(self))))
 
     def __eq__(self, other: object) -> bool:
         return [*self] == [*other] if isinstance(other, (tuple, Records)) else NotImplemented

@@ -282,11 +282,6 @@ class Names:
         for position, name in enumerate(_names(manifest.symbols)):
             self._symbols.setdefault(name, []).append(position)
 
-    @property
-    def kernels(self) -> Sequence[str]:
-        """The names of all kernels."""
-        return list(self._kernels)
-
     @cached_property
     def everything(self) -> list[str]:
         """The names of all kernels, variants and symbols."""

@@ -9,7 +9,14 @@ from pathlib import Path
 from cuda_ext.compiler.products import Span
 from cuda_ext.errors import CompilationError, shorten
 
-__all__ = ["name_map_lines", "read_phases", "read_time_trace", "shorten_output", "without_warnings_in"]
+__all__ = [
+    "name_map_lines",
+    "read_phases",
+    "read_time_trace",
+    "shorten_output",
+    "split_messages",
+    "without_warnings_in",
+]
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
@@ -48,10 +55,15 @@ def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def split_messages(log: str) -> list[str]:
+    """The messages in NVRTC's `log`, between which lines are empty."""
+    return re.split(r"\n\s*\n", log)
+
+
 def without_warnings_in(log: str, directories: Iterable[Path]) -> str:
     """Return NVRTC's `log` without warnings about files in `directories`, which no project can mend."""
     inside = tuple(f"{directory}/" for directory in directories)
-    blocks = re.split(r"\n\s*\n", log)
+    blocks = split_messages(log)
     kept = [b for b in blocks if not (b.startswith(inside) and "): warning " in b.partition("\n")[0])]
     if not any(": warning " in block for block in kept):
         kept = [block for block in kept if not block.startswith("Remark: The warnings can be suppressed")]

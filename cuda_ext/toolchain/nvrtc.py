@@ -39,7 +39,12 @@ from cuda_ext.toolchain.cuda_libraries import library_files, library_version, op
 from cuda_ext.toolchain.diagnostics import without_warnings_in
 from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
-from cuda_ext.toolchain.programs.nvrtc_traces import is_untraced, measure_phases, trace_headers
+from cuda_ext.toolchain.programs.nvrtc_traces import (
+    is_untraced,
+    measure_phases,
+    trace_headers,
+    traces_headers,
+)
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 
 # What sources without headers do not need is imported where it is used.
@@ -272,7 +277,7 @@ class Nvrtc:
                     addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
-        reads = self._header_names(unit, spans if tracing and _LTOIR in options else None)
+        reads = self._header_names(unit, tracing, spans)
         if precompiled and self._precompiled:
             reads |= self._precompiled.names
         if not self._timed:
@@ -280,11 +285,16 @@ class Nvrtc:
         began = max((span.start + span.duration for span in earlier), default=0.0)
         return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
 
-    def _header_names(self, unit: TranslationUnit, trace: Sequence[Span] | None) -> frozenset[str]:
-        """The names of the headers that `unit` depends on: those in `trace`, or all that it may include."""
-        opened = {span.detail for span in trace or () if span.name == HEADER}
+    def _header_names(
+        self, unit: TranslationUnit, tracing: Sequence[str], spans: Sequence[Span]
+    ) -> frozenset[str]:
+        """The names of the headers that `unit` depends on, by the `spans` that the options `tracing` gave.
+
+        Where these are no trace of headers, they are all that it may include.
+        """
+        opened = {span.detail for span in spans if span.name == HEADER}
         Nvrtc._traces_headers = Nvrtc._traces_headers or bool(opened)
-        if unit.may_include and not (trace is not None and Nvrtc._traces_headers):
+        if unit.may_include and not (traces_headers(tracing) and Nvrtc._traces_headers):
             opened = reachable_headers(unit, self.search_path(unit))
         opened.difference_update(OWN_HEADERS)
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
@@ -310,7 +320,7 @@ class Nvrtc:
                 if not program.compile([*options, *more, *tracing]):
                     return None
             spans.extend(own)
-            return program.log, self._header_names(headers, own if tracing and _LTOIR in options else None)
+            return program.log, self._header_names(headers, tracing, own)
 
         return self._precompiled.use(headers.source, options, unit.headers, compile_headers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bench.tables import format_table
@@ -29,23 +29,24 @@ def format_launches(results: Any, where: str = "") -> str:
 
 def format_bounds(results: Mapping[str, Any]) -> str:
     figures: list[tuple[str, str, float, float | None]] = []
-    launch = results.get("launch", {}).get("contenders", {})
-    for name, limit in {
-        "cuda_ext, from C++, typed wrapper": 1.02,
-        "cuda_ext, from C++, 16 arguments": 1.02,
-        "cuda_ext, addresses": 1.10,
-        "cuda_ext, torch tensors": 1.15,
-        "cuda_ext, 16 arguments, 9 torch tensors": 1.35,
-        "cuda_ext, threads=": 1.25,
-        "cuda_ext, grid and block as tuples": 1.25,
-        "cuda_ext, parameters by name": 1.25,
-        "cuda_ext, instantiation from dtypes": 1.25,
-        "cuda_ext, CuPy arrays": 1.30,
-        "cuda_ext, bind, addresses": 1.08,
-        "torch custom op, from cuda_ext": 1.8,
-    }.items():
-        ratio = launch[name]["median"] / launch[_reference(name)]["median"] if name in launch else None
-        figures.append((f"{name} / C", "<=", limit, ratio))
+    figures += _ratios_to_c(
+        results.get("launch"),
+        "",
+        {
+            "cuda_ext, from C++, typed wrapper": 1.02,
+            "cuda_ext, from C++, 16 arguments": 1.02,
+            "cuda_ext, addresses": 1.10,
+            "cuda_ext, torch tensors": 1.15,
+            "cuda_ext, 16 arguments, 9 torch tensors": 1.35,
+            "cuda_ext, threads=": 1.25,
+            "cuda_ext, grid and block as tuples": 1.25,
+            "cuda_ext, parameters by name": 1.25,
+            "cuda_ext, instantiation from dtypes": 1.25,
+            "cuda_ext, CuPy arrays": 1.30,
+            "cuda_ext, bind, addresses": 1.08,
+            "torch custom op, from cuda_ext": 1.8,
+        },
+    )
     for title, part, name, limit in (
         ("import over an empty package, ms", "import", "over an empty package", 1),
         ("import to the first kernel's handle, ms", "cold", "import, look-up, image and kernel", 6),
@@ -53,17 +54,18 @@ def format_bounds(results: Mapping[str, Any]) -> str:
     ):
         time = float(results[part][name].split()[0]) if part in results else None
         figures.append((title, "<=", limit, time))
-    large = results.get("large", {"contenders": {}})
-    for name, limit in {
-        "by dtypes": 1.4,
-        "by constants by name": 1.4,
-        "by constants by position": 1.4,
-        "looked up each time": 1.4,
-        "1,000 combinations in turns": 2.0,
-    }.items():
-        launch = large["contenders"]
-        ratio = launch[name]["median"] / launch[_reference(name)]["median"] if name in launch else None
-        figures.append((f"504 kernels, {name} / C", "<=", limit, ratio))
+    large = results.get("large", {})
+    figures += _ratios_to_c(
+        large,
+        "504 kernels, ",
+        {
+            "by dtypes": 1.4,
+            "by constants by name": 1.4,
+            "by constants by position": 1.4,
+            "looked up each time": 1.4,
+            "1,000 combinations in turns": 2.0,
+        },
+    )
     for title, part, name, limit in (
         ("first choice of a combination, us", "first", "first choice of a combination", 200),
         ("300 kernels, import beside PyTorch, ms", "cold", "import", 1),
@@ -74,6 +76,16 @@ def format_bounds(results: Mapping[str, Any]) -> str:
     ratio = float(results["numpy"]["ratio"]) if "numpy" in results else None
     figures.append(("numpy call / pinned copies by hand", ">=", 0.9, ratio))
     return format_figures(figures)
+
+
+def _ratios_to_c(
+    results: Any, title: str, limits: Mapping[str, float]
+) -> Iterator[tuple[str, str, float, float | None]]:
+    """The bounds of launches in relation to those from C, where they were measured."""
+    launch = (results or {}).get("contenders", {})
+    for name, limit in limits.items():
+        ratio = launch[name]["median"] / launch[_reference(name)]["median"] if name in launch else None
+        yield f"{title}{name} / C", "<=", limit, ratio
 
 
 def format_figures(figures: Iterable[tuple[str, str, float, float | None]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["is_untraced", "measure_phases", "trace_headers"]
+__all__ = ["is_untraced", "measure_phases", "trace_headers", "traces_headers"]
 
 _OPTION = "-fdevice-time-trace="
 _FILE = "trace.json"
@@ -55,6 +55,11 @@ def trace_headers(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
         content = file.read_bytes() if file.exists() else b""
         file.unlink(missing_ok=True)  # NVRTC would append to it
     spans += read_time_trace(content) if content else ()
+
+
+def traces_headers(options: Sequence[str]) -> bool:
+    """Whether `options` are those for a time trace, and not those that measure phases alone."""
+    return any(option.startswith(_OPTION) for option in options)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.toolchain.diagnostics import split_messages
 from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
 __all__ = ["explain_host_code", "explain_host_constexpr"]
@@ -78,7 +79,7 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
 
 def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
     """Return `log` in our words about constexpr functions of the host that kernels call, and the remedy."""
-    blocks = re.split(r"\n\s*\n", log)
+    blocks = split_messages(log)
     found = [block for block in blocks if re.match(_HOST_CONSTEXPR, block)]
     if not found:
         return log, []
@@ -96,7 +97,7 @@ def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
 def _without_consequences(log: str) -> str:
     """Return `log` without the further errors of lines that name what the C++ library lacks."""
     places = set(re.findall(rf"(?m)^(.+\(\d+\)): error: {_NO_MEMBER}", log))
-    blocks = re.split(r"\n\s*\n", log)
+    blocks = split_messages(log)
     causes = re.compile(f'{_NO_MEMBER}|identifier "cuda')
     kept = [each for each in blocks if causes.search(each) or each.partition(": error: ")[0] not in places]
     return "\n\n".join(kept)
@@ -107,7 +108,7 @@ def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -
     if not any(re.search(rf"(?m)^/.+\): error: {beginning}", log) for beginning, *_ in _KINDS):
         return log, ""
     directories = tuple(f"{directory}/" for directory in nvrtc_headers())
-    blocks = re.split(r"\n\s*\n", log)
+    blocks = split_messages(log)
     inside = [block for block in blocks if block.startswith(directories)]
     if not inside:
         return log, ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cuda_ext.toolchain.diagnostics import split_messages
+
 __all__ = ["HEADER_OF", "explain_missing_types"]
 
 HEADER_OF = {
@@ -22,7 +24,7 @@ def explain_missing_types(log: str, by_nvrtc: bool) -> tuple[str, list[str]]:
 
     A type that is not known causes errors about all that follows. So few others are left.
     """
-    blocks = re.split(r"\n\s*\n", log.strip("\n"))
+    blocks = split_messages(log.strip("\n"))
     unknown: dict[str, str] = {}
     places = set()
     for block in blocks:
