@@ -4,36 +4,12 @@
 
 import posixpath
 
-from cuda_ext.records import Annotated, Lines, Literal, Mapping, NamedTuple
+from cuda_ext.records import Annotated, Literal, Mapping, NamedTuple
+from cuda_ext.records import Lines as Lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Set
-
-__all__ = [
-    "LARGEST_PARAMETERS",
-    "PREFIXES",
-    "Alignment",
-    "Digest",
-    "Extent",
-    "FileName",
-    "FixedLaunch",
-    "HiddenParameter",
-    "ImageKind",
-    "InnerPath",
-    "Lines",
-    "Size",
-    "TensorMap",
-    "Text",
-    "Version",
-    "array_size",
-    "is_digest",
-    "is_file_name",
-    "is_inner_path",
-    "is_kind",
-    "split_architecture",
-]
-
 
 _LONGEST_FILE_NAME = 200  # characters; file systems have 255 bytes
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-__all__ = ["call_within", "compile_within", "time_limit", "too_slow"]
-
 _DEFAULT = 3600
 _DIGITS = 6
 # Compilers recurse deeply, and threads have little stack where `ulimit -s` is unlimited.

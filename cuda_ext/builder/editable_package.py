@@ -30,8 +30,6 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 
-__all__ = ["build_editable", "rebuild"]
-
 # Nanoseconds within which a file may change twice and keep its times.
 _TICK = 2_000_000_000
 # Seconds to wait for another process that builds the project.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["FILE", "SCHEMA", "describe_file", "has_changed", "is_editable", "read_record"]
-
 FILE = "editable.json"
 SCHEMA = 1
 

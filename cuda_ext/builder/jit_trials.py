@@ -17,8 +17,6 @@ from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
 
-__all__ = ["describe_obstacles", "plan_trials", "with_results"]
-
 _SHOWN = 3  # sources of a module
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.config.keys import BuildSettings
     from cuda_ext.builder.config.modules import ModuleConfig
 
-__all__ = ["Project", "default_module_name"]
-
 
 @dataclass(frozen=True)
 class Project:

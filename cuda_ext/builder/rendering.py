@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["templates"]
-
 
 @cache
 def templates(package: str, html: bool = False) -> Environment:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cuda_ext.errors import ConfigError
 
-__all__ = ["FIRST_READER", "find_flaw", "read_requirements"]
-
 FIRST_READER = "0.1"  # the first release of cuda-ext that reads manifest.SCHEMA
 _FIRST_RELEASE = "0.1"
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.report.build_log import BuildLog
     from cuda_ext.builder.scheduler.task import Task
 
-__all__ = ["build", "build_project", "compile_source", "plan"]
-
 
 def build_project(
     project: Project,

@@ -20,8 +20,6 @@ from cuda_ext.errors import CudaExtError
 from cuda_ext.filesystem.regular_file import digest_file
 from cuda_ext.formats import codec
 
-__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "read_record"]
-
 # How many sets of names are kept under one key.
 _MOST_SETS = 8
 # A file may change twice within this many nanoseconds without a change of its times.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["LocalStore", "StoredFile", "without_cache"]
-
 _LOCKS, _TEMPORARY, _TOTAL = "locks", "tmp", "total"  # names in the directory of the entries
 _SHARD = re.compile("[0-9a-f]{2}")
 _PIECE = 1 << 20  # bytes of a large entry that are read at once

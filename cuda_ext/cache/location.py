@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["hide_password", "local_directory", "read_rights", "shared_cache"]
-
 
 def local_directory(environ: Mapping[str, str]) -> str:
     """Return this machine's cache: ``CUDA_EXT_CACHE`` unless that is a URL, else the user's cache directory.

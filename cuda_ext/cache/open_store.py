@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["find_flaw", "local_store", "open_local_store", "open_store", "why_not_used"]
-
 _DEFAULT_BOUND = 5 << 30
 
 

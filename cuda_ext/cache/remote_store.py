@@ -18,8 +18,6 @@ from cuda_ext.cache.location import hide_password
 from cuda_ext.cache.store import Store, pack, unpack
 from cuda_ext.time_limit import call_within
 
-__all__ = ["LayeredStore", "RemoteStore"]
-
 # Seconds of each request that are free, and bytes that one second more is free for.
 _FREE, _BYTES = 0.5, 1e6
 

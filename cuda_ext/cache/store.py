@@ -9,8 +9,6 @@ from typing import Protocol
 
 from cuda_ext.formats.sha256 import sha256
 
-__all__ = ["CONTENT_START", "DIGEST", "KEY", "KEY_PATTERN", "MAGIC", "NullStore", "Store", "pack", "unpack"]
-
 KEY_PATTERN = re.compile("[0-9a-f]{64}")
 # An entry: this, the SHA-256 of all that follows, the key, and the content.
 MAGIC = b"cudaext\x01"  # the last byte is the version of the format

@@ -9,8 +9,6 @@ import io
 import sys
 from importlib.util import find_spec
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command that the arguments of this process name, and exit."""

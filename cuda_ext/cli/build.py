@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.in_place import Output
     from cuda_ext.builder.project import Project
 
-__all__ = ["build"]
-
 
 @click.command(
     epilog="""\b

@@ -25,8 +25,6 @@ from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
 from cuda_ext.toolchain.programs.bundled_headers import find_damage, remove_unpacked, unpacked_directories
 
-__all__ = ["cache"]
-
 _DAY = 86400
 # Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20

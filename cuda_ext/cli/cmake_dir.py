@@ -6,8 +6,6 @@ from pathlib import Path
 
 import cuda_ext
 
-__all__ = ["cmake_dir"]
-
 
 def cmake_dir() -> None:
     """Print the directory for CMAKE_PREFIX_PATH.

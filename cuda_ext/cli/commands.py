@@ -15,8 +15,6 @@ import click
 from cuda_ext.cli.terminal import Output
 from cuda_ext.errors import describe_error, did_you_mean
 
-__all__ = ["commands"]
-
 _COMMANDS = (
     "init",
     "build",

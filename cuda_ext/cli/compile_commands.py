@@ -9,8 +9,6 @@ import click
 from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 
-__all__ = ["compile_commands"]
-
 
 @click.command(
     epilog="""\b

@@ -12,15 +12,6 @@ from cuda_ext.cli.terminal import TEXT
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "ARCHITECTURES",
-    "complete_files",
-    "complete_gpus",
-    "complete_modules",
-    "complete_targets",
-    "completion",
-]
-
 
 @click.command(
     epilog="""\b

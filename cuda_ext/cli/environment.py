@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from cuda_ext.errors import BuildError
 
-__all__ = ["VARIABLES", "environment_with"]
-
 # As ``cuda-ext --help`` and doctor describe them. A test compares the names with
 # docs/reference/environment.md and with what the sources read.
 VARIABLES = {

@@ -26,8 +26,6 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import did_you_mean
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["InstalledModule", "installed_modules", "named_modules"]
-
 # The number of directories to search below an entry of sys.path without distributions.
 _MOST = 2000
 

@@ -16,8 +16,6 @@ from cuda_ext.cli import completion
 from cuda_ext.cli.terminal import TEXT, Failure, echo_json
 from cuda_ext.errors import CacheWarning
 
-__all__ = ["prepare"]
-
 
 @click.command(
     epilog="""\b

@@ -14,8 +14,6 @@ from cuda_ext.cli.environment import environment_with
 from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 
-__all__ = ["report"]
-
 _FILE = "build/kernels.html"
 
 

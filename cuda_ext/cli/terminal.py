@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 
     from cuda_ext.builder.project import Project
 
-__all__ = [
-    "DIRECTORY",
-    "FILE",
-    "NEW_DIRECTORY",
-    "TEXT",
-    "Failure",
-    "Output",
-    "echo_json",
-    "find_project",
-    "naming_errors",
-    "shorten_path",
-    "show_line",
-]
-
 
 class Failure(CudaExtError):
     """A command cannot do what it was asked to do."""

@@ -14,8 +14,6 @@ from cuda_ext.compiler.translation_unit import CompilerInfo, SourceKind
 from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.formats.architecture import TILE_IR, Architecture
 
-__all__ = ["FIRST_SPECIFIC", "GROUPS", "expand", "from_cmake", "targets_of"]
-
 GROUPS = ("all", "all-major", "native")
 
 

@@ -12,23 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = [
-    "KEEPS_PROBES",
-    "SETTING_OF_OPTION",
-    "common_options",
-    "definitions",
-    "enables_tile",
-    "include_directories",
-    "is_assembled_by_link",
-    "link_options",
-    "nvcc_only",
-    "nvrtc_options",
-    "on_demand_obstacle",
-    "option_for_files",
-    "option_with_path",
-    "setting_of",
-]
-
 # Options with which probes would remain in what nvcc makes: in debug information.
 KEEPS_PROBES = frozenset(("-G", "--device-debug"))
 

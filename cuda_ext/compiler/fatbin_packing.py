@@ -18,8 +18,6 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
-__all__ = ["pack"]
-
 # For each image, the lowered names by name expression: they differ where the compiler mangles differently.
 _NameMaps = list[dict[str, str]]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["NOT_PLAIN", "Headers", "closure", "is_plain", "names_its_includes"]
-
 # Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
 # continued lines may separate the words of a directive.
 _DIRECTIVE = rb"""(?xms)

@@ -16,17 +16,6 @@ from cuda_ext.fields import ImageKind
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = [
-    "CompileJob",
-    "Job",
-    "LinkInput",
-    "LinkJob",
-    "Outcome",
-    "Product",
-    "decode_product",
-    "encode_product",
-]
-
 # An image for each architecture of a job.
 Product = tuple[CompiledImage, ...]
 Outcome = Product | CompilationError

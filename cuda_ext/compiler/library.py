@@ -25,8 +25,6 @@ from cuda_ext.errors import BuildError, CompilationError, join_errors
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = ["compile_log", "library_images", "missing_jobs"]
-
 Products = Mapping[Job, Outcome]
 # Images with their name maps, and the signatures of all that is in them.
 _Contents = tuple[list[CompiledImage], Signatures]

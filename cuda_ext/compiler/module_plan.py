@@ -26,17 +26,6 @@ from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
 
-__all__ = [
-    "CompiledModule",
-    "Emit",
-    "LibraryPlan",
-    "ModulePlan",
-    "assemble",
-    "defined_twice",
-    "defines_no_kernel",
-    "file_stems",
-]
-
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
 

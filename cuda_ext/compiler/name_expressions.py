@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["choose_sources", "code_of", "kernel_names", "split_arguments", "take_parentheses"]
-
 # Brackets and commas, besides literals and operators that hold them. An open quote is not searched for long.
 _BRACKET = r"\d(?:'?[\w.])*|'(?:\\.|[^'\\]){0,64}'|\"(?:\\.|[^\"\\]){0,999}\"|->|<<|[<>]=|[()<>\[\]{},]"
 _KERNEL = rb"__(?:tile_)?global__[^;{}]{0,2000}?\b(\w+)\s*\("

@@ -12,18 +12,6 @@ from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.lowered_names.meanings import merge_meanings
 from cuda_ext.manifest import Kernel, Symbol, Unit
 
-__all__ = [
-    "HEADER",
-    "NO_TRACE",
-    "CompiledImage",
-    "Library",
-    "Signatures",
-    "Span",
-    "Specialisation",
-    "Trace",
-    "merge_signatures",
-]
-
 # The name of the spans in which NVRTC and nvcc read a header.
 HEADER = "Processing Header File"
 

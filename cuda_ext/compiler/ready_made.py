@@ -16,8 +16,6 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Cubin, read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
 
-__all__ = ["assembly_jobs", "images_of", "object_of", "signatures_of"]
-
 
 def assembly_jobs(unit: TranslationUnit, architectures: Sequence[Architecture]) -> list[LinkJob]:
     """Plan how PTX or LTO-IR becomes the images of other kinds. Raises :class:`CompilationError`."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["IN_CMAKE", "cmake_keyword", "spell_override", "spell_setting"]
-
 IN_CMAKE = "_CUDA_EXT_IN_CMAKE"
 _KEYWORDS = {"include-dirs": "INCLUDE_DIRECTORIES", "headers": "EMBED_SOURCES", "overrides": "OVERRIDE"}
 

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
     from cuda_ext.compiler.products import CompiledImage
 
-__all__ = [
-    "FRONT_ENDS",
-    "MOST_INSTANTIATIONS",
-    "PYTHON",
-    "Compiler",
-    "CompilerInfo",
-    "SourceKind",
-    "TranslationUnit",
-]
-
 # Kernels of CUDA Tile in a source of CUDA C++ are of a kind of their own.
 SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "cutile", "triton"]
 # Kinds that a front-end of the same name compiles, and those of them whose sources are in Python.

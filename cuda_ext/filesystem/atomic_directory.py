@@ -20,8 +20,6 @@ from cuda_ext.fields import is_inner_path
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
 
-__all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
-
 _SUFFIX = ".cuda_ext"
 _REMAINS = re.compile(rf"\..+\.[a-z0-9_]+{re.escape(_SUFFIX)}")
 

@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["lock"]
-
 # Seconds between two attempts.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 

@@ -12,8 +12,6 @@ from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["check_replaceable", "find_package", "foreign", "is_generated"]
-
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
 # Files that file managers, network file systems and Python leave anywhere.
 _LITTER = re.compile(r"(.*/)?(\.DS_Store|\.nfs[0-9a-f]+|__pycache__(/[^/]+\.pyc(\.[0-9]+)?)?)")

@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["PrivateDirectory", "create_directories", "distrust", "exposure"]
-
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40

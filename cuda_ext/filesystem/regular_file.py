@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from io import BufferedReader
     from typing import Any
 
-__all__ = [
-    "LARGEST",
-    "check_regular",
-    "check_size",
-    "digest_file",
-    "open_file",
-    "read_file",
-    "read_of_package",
-]
-
 LARGEST = 2 << 30  # bytes of a file that is read
 # A pipe that takes the place of the file after the check does not block.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"))

@@ -9,8 +9,6 @@ from functools import total_ordering
 
 from cuda_ext.fields import PREFIXES, ImageKind, split_architecture
 
-__all__ = ["TILE_IR", "Architecture"]
-
 _KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 

@@ -37,8 +37,6 @@ from typing import Any, Literal, TypeVar
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.records import Annotated
 
-__all__ = ["DecodingError", "Field", "decode", "decode_fields", "encode", "encode_fields", "key_of"]
-
 Field = str | bytes | None
 
 _T = TypeVar("_T")

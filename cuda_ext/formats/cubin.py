@@ -17,8 +17,6 @@ from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.tile_ir import STAND_IN
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Cubin", "Resources", "read_code", "read_cubin", "read_sizes"]
-
 # Sections of a kernel, whose name follows.
 _KERNEL_INFO = ".nv.info."
 _CODE = ".text."

@@ -12,8 +12,6 @@ from cuda_ext.formats.cubin import read_code as read_code_of_cubin
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Definitions", "read_code", "read_definitions"]
-
 
 class Definitions(NamedTuple):
     """The parameters of each kernel, the variables, and the resources of each kernel.

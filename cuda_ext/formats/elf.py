@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from cuda_ext.errors import escape_controls
 
-__all__ = ["Elf", "ElfSymbol", "Section", "read_elf"]
-
 _HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

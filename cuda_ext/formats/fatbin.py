@@ -15,8 +15,6 @@ from cuda_ext.errors import FatbinError
 from cuda_ext.fields import ImageKind, split_architecture
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = ["Codec", "FatbinEntry", "join_fatbins", "read_fatbin"]
-
 Codec = Literal["none", "lz4", "zstd"]
 
 

@@ -10,18 +10,6 @@ from collections.abc import Collection, Iterator
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 
-__all__ = [
-    "code",
-    "discardable_variables",
-    "kernels",
-    "stored_addresses",
-    "target",
-    "undefined",
-    "variables",
-    "without_functions",
-    "without_variables",
-]
-
 # Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.
 _TARGET = rb"(?m)^[ \t]*\.target\s+sm_([1-9]\d{1,3})([af]?)"

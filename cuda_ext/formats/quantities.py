@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "format_clock",
-    "format_count",
-    "format_duration",
-    "format_seconds",
-    "format_size",
-]
-
 
 def format_size(count: float) -> str:
     """Format a number of bytes, in the units of ``CUDA_EXT_CACHE_SIZE``.

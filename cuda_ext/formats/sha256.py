@@ -16,8 +16,6 @@ else:
     except ImportError:  # a Python without it, which some distributions have
         from hashlib import sha256 as _in_c
 
-__all__ = ["sha256"]
-
 # Larger contents are worth the import of OpenSSL, which is several times as fast.
 _LARGE = 4 << 20
 

@@ -8,8 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["base_name", "normalise", "plain_name", "template_name"]
-
 _CHARACTER = r"'(?:\\.|[^'\\]){0,64}'"
 _TOKEN = rf"{_CHARACTER}|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["MAGIC", "STAND_IN", "TileIr", "read_tile_ir"]
-
 MAGIC = b"\x7fTileIR\0"
 # The kernel that NVRTC writes where a source has none.
 STAND_IN = "__$dummy_kernel"

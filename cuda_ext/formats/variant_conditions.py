@@ -23,21 +23,6 @@ from cuda_ext.fields import HiddenParameter
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Parameter, Variants
 
-__all__ = [
-    "SM",
-    "Comparison",
-    "Condition",
-    "ConditionError",
-    "Junction",
-    "Leaf",
-    "branch",
-    "list_comparisons",
-    "decide",
-    "fits",
-    "parse",
-    "parse_conditions",
-]
-
 SM = "sm"
 T = TypeVar("T")
 

@@ -8,8 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["exit_with_error"]
-
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["build_environment", "find_setting"]
-
 # The settings, and the variables that they replace.
 _SETTINGS = {
     "architectures": "CUDAARCHS",

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["refresh"]
-
 
 def refresh(name: str) -> None:
     """Bring the package `name`, which is being imported, up to date with its sources.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["CudaExtBuildHook", "hatch_register_build_hook"]
-
 _TABLE = "tool.hatch.build.hooks.cuda-ext"
 # The keys that hatchling itself reads from the table of a hook.
 _KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}

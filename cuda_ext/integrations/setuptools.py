@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["after_configuration", "before_configuration", "build_cuda"]
-
 _OLDEST = 77  # the oldest setuptools that tests build with
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
-__all__ = ["compile", "prepare"]
-
 _FORMAT = "cuda-ext compiled 3"
 _STANDARD = "c++17"
 

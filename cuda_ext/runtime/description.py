@@ -9,8 +9,6 @@ from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import Image, Kernel, Symbol, Variants
 from cuda_ext.runtime.module import library_of
 
-__all__ = ["Description", "UnitDescription", "describe"]
-
 
 class UnitDescription(NamedTuple):
     """A translation unit, or several that were linked, with its images."""

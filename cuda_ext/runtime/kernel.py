@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch.torch_op import OperatorLaunch
     from cuda_ext.runtime.loaded_library import Library
 
-__all__ = ["Documentation", "Kernel", "advise_keywords"]
-
 # More threads in a block, and more bytes of shared memory, than any GPU has.
 _MANY = 1 << 30
 

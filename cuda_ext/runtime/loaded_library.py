@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     # What the driver loads: an image that was built, or one that was compiled on demand.
     _Code: TypeAlias = Image | Entry
 
-__all__ = ["Library"]
-
 # Of the compiler of PTX and of the library: names, values, and their number.
 _NO_OPTIONS = (0, 0, 0, 0, 0, 0)
 

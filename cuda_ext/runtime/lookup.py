@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Entity: TypeAlias = "Kernel | Symbol | Namespace"
 
-__all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
-
 TemplateArguments = str | int | tuple[str | int, ...]
 
 

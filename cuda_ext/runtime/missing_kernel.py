@@ -9,8 +9,6 @@ from cuda_ext.errors import KernelNotFoundError, did_you_mean
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.loaded_library import Library
 
-__all__ = ["explain_missing_kernel", "join_names"]
-
 
 def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
     """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.loaded_library import Library
     from cuda_ext.runtime.lookup import Namespace
 
-__all__ = ["KernelModule", "bind", "library_of", "module_from"]
-
 # The attributes that this type adds to a module.
 _STATE = ("__library__", "__items__")
 

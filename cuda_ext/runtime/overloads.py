@@ -24,8 +24,6 @@ from cuda_ext.runtime.launch.configuration import OPTIONS
 from cuda_ext.runtime.launch.fast_launch import values_of_constant
 from cuda_ext.runtime.launch.python_arguments import spelled_constants
 
-__all__ = ["OverloadIndex"]
-
 # The most kernels and types that a message lists.
 _MOST_LISTED = 10
 

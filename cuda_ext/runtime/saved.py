@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["load", "save"]
-
 
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     """Save `module` in `directory`, for :func:`load`. A module that was saved there before is replaced.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-__all__ = ["Symbol"]
-
 Memory: TypeAlias = "DeviceArray | HasArrayInterface | Buffer"
 # The kinds of the parameters that convert a number to each dtype. C++ has structures for floats of 16 bits.
 _KINDS: dict[str, ParameterKind] = {

@@ -14,17 +14,6 @@ from typing import Any
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import escape_controls
 
-__all__ = [
-    "quote",
-    "read_choice",
-    "read_items",
-    "read_mapping",
-    "read_path",
-    "read_source",
-    "read_text",
-    "read_texts",
-]
-
 _LONGEST = 100  # characters of an argument that a message quotes
 
 

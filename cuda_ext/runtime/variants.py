@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
     from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
 
-__all__ = ["Candidate", "Variants"]
-
-
 # The columns that verdicts of an explanation stand behind, and not below.
 _WIDEST = 100
 

@@ -17,8 +17,6 @@ from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 
-__all__ = ["compile_library", "compile_module", "compile_products", "pack_library", "perform"]
-
 
 def perform(job: Job, compiler: Compiler) -> Product:
     """Do `job`. Raises :class:`CompilationError`."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cuda_ext.toolchain.nvcc import Nvcc
     from cuda_ext.toolchain.nvrtc import Nvrtc
 
-__all__ = ["CompilerChoice", "find_nvcc", "open_compiler", "open_front_end", "try_nvccs"]
-
 _Check = Callable[["Nvcc"], object]
 
 

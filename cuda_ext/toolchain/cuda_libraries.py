@@ -19,8 +19,6 @@ from cuda_ext.toolchain import cuda_packages
 if TYPE_CHECKING:
     import ctypes
 
-__all__ = ["gpu_capabilities", "library_files", "library_version", "open_library", "system_library"]
-
 # How the functions of each library begin.
 _PREFIXES = {"nvrtc": "nvrtc", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 

@@ -11,14 +11,6 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-__all__ = [
-    "cudadevrt",
-    "header_directories",
-    "library_directories",
-    "nvidia_packages",
-    "wheel_programs",
-]
-
 _known_packages: dict[tuple[str, ...], list[str]] = {}
 
 

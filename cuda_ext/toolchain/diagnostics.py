@@ -9,15 +9,6 @@ from pathlib import Path
 from cuda_ext.compiler.products import Span
 from cuda_ext.errors import CompilationError, shorten
 
-__all__ = [
-    "name_map_lines",
-    "read_phases",
-    "read_time_trace",
-    "shorten_output",
-    "split_messages",
-    "without_warnings_in",
-]
-
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
     """Read what ``-fdevice-time-trace`` writes: Chrome's trace format, in microseconds.

@@ -18,8 +18,6 @@ from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, open_library, system_library
 
-__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
-
 _SAMPLE = 1 << 15
 # Headers that hold the version of CUDA and of CCCL.
 _VERSION_HEADERS = ("cuda.h", "cuda/std/__cccl/version.h")

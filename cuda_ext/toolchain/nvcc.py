@@ -46,8 +46,6 @@ from cuda_ext.toolchain.programs.nvcc_probes import (
     without_probes,
 )
 
-__all__ = ["Nvcc"]
-
 
 class Nvcc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.

@@ -12,8 +12,6 @@ from cuda_ext.formats.fatbin import join_fatbins
 from cuda_ext.manifest import Compression
 from cuda_ext.toolchain.cuda_libraries import open_library
 
-__all__ = ["WriteImage", "write_fatbin", "write_image"]
-
 # The bytes of images from which threads are worth their start.
 _LARGE = 1 << 16
 

@@ -22,8 +22,6 @@ from cuda_ext.toolchain.cuda_libraries import library_version, open_library
 from cuda_ext.toolchain.diagnostics import shorten_output
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
-__all__ = ["can_optimise", "link", "list_variables", "optimise"]
-
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
     r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_ERROR_PTX_COMPILE: .*|NVVM_ERROR_COMPILATION .*"

@@ -51,8 +51,6 @@ from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["UNPACK", "Nvrtc"]
-
 # The function with which NVRTC unpacks its own headers, since 13.3.
 UNPACK = "nvrtcInstallBundledHeaders"
 

@@ -21,21 +21,6 @@ from typing import IO, ClassVar, NamedTuple, cast
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
-__all__ = [
-    "Child",
-    "Completed",
-    "Fork",
-    "can_fork",
-    "end",
-    "end_all",
-    "end_input",
-    "ending_after",
-    "ending_in_order",
-    "run",
-    "signals_deferred",
-    "start_python",
-]
-
 _running: set[subprocess.Popen[bytes]] = set()
 # The seconds that a program has for an answer, such as its version.
 _ANSWER = 60

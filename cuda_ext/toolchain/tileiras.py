@@ -16,8 +16,6 @@ from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import shorten_output
 
-__all__ = ["Tileiras"]
-
 _INSTALL = 'install "cuda-ext[tile]", or set CUDA_PATH to a toolkit of CUDA 13.1 or newer'
 # How an error begins: the file and the line, and what they belong to.
 _LOCATION = r'#cuda_tile\.di_loc<loc\("([^"\n]*)":(\d+):\d+\)[^\n]*?>>: '

@@ -11,8 +11,6 @@ from bench.processes import CORES, find_program, run
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc
 
-__all__ = ["describe_machine", "read_load", "read_processor", "read_version"]
-
 
 def describe_machine(nvcc: Nvcc | None) -> dict[str, str]:
     host = os.environ.get("NVCC_CCBIN") or shutil.which("gcc") or shutil.which("clang")

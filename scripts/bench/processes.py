@@ -16,18 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
-__all__ = [
-    "CORES",
-    "Completed",
-    "benchmark_environment",
-    "find_program",
-    "kill",
-    "run",
-    "run_python",
-    "start",
-    "temporary_directory",
-]
-
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 TIMEOUT = 4 * 3600.0
 

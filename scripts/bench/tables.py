@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-__all__ = ["WIDTH", "format_pairs", "format_spread", "format_table"]
-
 WIDTH = 110
 
 

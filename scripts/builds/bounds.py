@@ -10,8 +10,6 @@ from builds.measuring import Result, Sample, Series
 from builds.other_builds import INVOCATIONS, REFERENCE
 from builds.scale import Planning
 
-__all__ = ["APART", "TOGETHER", "Bound", "Measured", "check_bounds"]
-
 # Builds of (e), by the number of processes.
 TOGETHER = {jobs: f"cuda_ext -j {jobs}" for jobs in (1, 2)}
 APART = {jobs: f"cuda_ext -j {jobs}, with a header of the project first" for jobs in (1, 2)}

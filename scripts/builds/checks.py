@@ -11,8 +11,6 @@ from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 
-__all__ = ["check_fatbins", "check_packages"]
-
 
 def check_packages(workload: Workload, built: Path) -> None:
     """Check that the packages in `built`, and their fatbins, have all images and kernels of `workload`."""

@@ -8,8 +8,6 @@ from itertools import product
 
 from builds.small_kernels import Source
 
-__all__ = ["block_sums", "cub_kernels"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Template:

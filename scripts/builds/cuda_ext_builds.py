@@ -19,19 +19,6 @@ from builds.checks import check_packages
 from builds.measuring import Contender, Sample
 from builds.workloads import Workload, copy_tree, write_tiny
 
-__all__ = [
-    "CLONE",
-    "COLD",
-    "NO_CHANGES",
-    "Bench",
-    "build_wheel",
-    "build_cold",
-    "build_with_cuda_ext",
-    "build_with_dask",
-    "dask_label",
-    "run_child",
-]
-
 COLD = "cuda_ext, cold"
 NO_CHANGES = "cuda_ext, no changes"
 CLONE = "cuda_ext, warm cache, new clone"

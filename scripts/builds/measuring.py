@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from builds.workloads import Workload
 
-__all__ = ["Contender", "Result", "Sample", "Series", "measure"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:

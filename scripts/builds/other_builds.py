@@ -18,15 +18,6 @@ from builds.checks import check_fatbins
 from builds.measuring import Contender, Sample
 from builds.workloads import Unit, Workload
 
-__all__ = [
-    "INVOCATIONS",
-    "NINJA",
-    "REFERENCE",
-    "build_torch_extension",
-    "build_with_cmake",
-    "build_with_nvcc",
-]
-
 NINJA = f"CMake + Ninja, -j{CORES}"
 
 

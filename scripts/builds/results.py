@@ -13,8 +13,6 @@ from builds.measuring import Result, Series
 from builds.other_builds import REFERENCE
 from builds.scale import Planning
 
-__all__ = ["as_json", "as_text", "format_result", "samples_as_json"]
-
 
 def as_text(machine: Mapping[str, str], notes: Sequence[str], measured: Measured) -> str:
     parts = [format_pairs(machine), *(textwrap.fill(note, WIDTH) for note in notes)]

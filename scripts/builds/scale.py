@@ -12,8 +12,6 @@ from builds.cuda_ext_builds import Bench, run_child
 from builds.measuring import Sample
 from builds.workloads import write_tiny
 
-__all__ = ["Planning", "measure_memory", "measure_planning"]
-
 
 @dataclass(frozen=True, slots=True)
 class Planning:

@@ -10,8 +10,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["COMMON_HEADER", "Source", "small_kernels"]
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

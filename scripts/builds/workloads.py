@@ -12,18 +12,6 @@ from builds.small_kernels import COMMON_HEADER, Source, small_kernels
 from cuda_ext.builder import session
 from cuda_ext.builder.project import Project
 
-__all__ = [
-    "Unit",
-    "Workload",
-    "copy_example",
-    "copy_tree",
-    "write_block_sums",
-    "write_cub",
-    "write_one",
-    "write_small",
-    "write_tiny",
-]
-
 SIX = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 FOUR = ("sm_80", "sm_90", "sm_120", "compute_120")
 TWO = ("sm_80", "sm_90")

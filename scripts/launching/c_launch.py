@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLaunch"]
-
 _SOURCE = """
 #include <time.h>
 typedef int Launch(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,

@@ -15,8 +15,6 @@ from bench.tables import format_spread
 from cuda_ext.manifest import FILE_NAME, loads
 from launching.kernels import NAME
 
-__all__ = ["measure"]
-
 _SCRIPT = f"""
 import time
 steps = [("interpreter", time.time())]

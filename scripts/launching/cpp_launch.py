@@ -13,8 +13,6 @@ from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.builder.package.generate import Package
 from launching.kernels import NAME
 
-__all__ = ["CppLaunch"]
-
 _SOURCE = """
 #include <bench_kernels/kernels.h>
 #include <chrono>

@@ -14,8 +14,6 @@ from bench.tables import format_spread
 
 from launching.kernels import NAME
 
-__all__ = ["measure"]
-
 _COUNT = 16 << 20
 _TIMES = 15
 

@@ -12,8 +12,6 @@ from _environment import ROOT
 
 from launching.kernels import NAME
 
-__all__ = ["measure"]
-
 _SCRIPT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
 _TIMES = 21
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
 
-__all__ = ["MANY", "NAME", "SOURCE", "build"]
-
 NAME = "bench_kernels.kernels"
 MANY = "const float* x1, float* y1, const float* x2, float* y2, const float* x3, float* y3, const float* x4"
 

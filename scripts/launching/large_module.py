@@ -25,8 +25,6 @@ from cuda_ext.runtime.module import library_of, module_from
 from launching.c_launch import CLaunch
 from launching.repeated_launches import Batch, N, measure_groups, summarise, timed
 
-__all__ = ["measure"]
-
 _TYPES = {  # those of PyTorch, by those of C++
     "float": "float32",
     "double": "float64",

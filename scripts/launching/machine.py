@@ -10,8 +10,6 @@ from bench.machine import read_load, read_processor
 
 from cuda_ext.runtime.driver.driver import open_driver
 
-__all__ = ["describe_gpu_machine"]
-
 
 def describe_gpu_machine() -> dict[str, str]:
     driver = open_driver()

@@ -17,8 +17,6 @@ from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
 from launching.tvm_ffi_launch import load_axpy
 
-__all__ = ["Batch", "Launches", "measure", "measure_groups", "summarise", "timed"]
-
 Batch = Callable[[int], float]
 Group = Callable[[Any, Path], Iterator[tuple[str, Batch]]]
 N = 32

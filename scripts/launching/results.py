@@ -7,8 +7,6 @@ from typing import Any
 
 from bench.tables import format_table
 
-__all__ = ["format_bounds", "format_figures", "format_launches"]
-
 
 def format_launches(results: Any, where: str = "") -> str:
     contenders: Mapping[str, Mapping[str, float]] = results["contenders"]

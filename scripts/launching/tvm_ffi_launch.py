@@ -8,8 +8,6 @@ from typing import Any
 
 from launching.kernels import NAME
 
-__all__ = ["load_axpy"]
-
 # As a careful author writes it: dtype, device, size and range are checked.
 _SOURCE = """
 #define TVM_FFI_CUBIN_LAUNCHER_USE_DRIVER_API 1

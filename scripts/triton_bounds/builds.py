@@ -11,8 +11,6 @@ from pathlib import Path
 from _environment import ROOT
 from bench.processes import CORES, Completed, benchmark_environment, run, start, temporary_directory
 
-__all__ = ["measure_build", "measure_no_change"]
-
 Samples = dict[str, list[float]]
 SOURCE = ROOT / "examples" / "front_ends" / "kernels" / "softmax.py"
 COMPILE = Path(__file__).with_name("compile_alone.py")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from _environment import ROOT
 
-__all__ = ["measure"]
-
 # The context and the tensors are there before; imports of the kernels count.
 _BEGIN = """
 import json, time, torch

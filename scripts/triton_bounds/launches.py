@@ -15,8 +15,6 @@ from launching.repeated_launches import Batch, timed
 
 from cuda_ext.runtime.driver.driver import open_driver
 
-__all__ = ["GROUPS", "import_kernels", "import_sources"]
-
 N = 64
 
 

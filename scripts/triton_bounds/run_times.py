@@ -7,8 +7,6 @@ from typing import Any
 
 from triton_bounds.launches import import_sources
 
-__all__ = ["measure"]
-
 LAUNCHES = 20  # in each graph
 
 

@@ -21,8 +21,6 @@ from cuda_ext.builder.config.kinds import (
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import ConfigError, closest_name, shorten
 
-__all__ = ["INSTANTIATIONS"]
-
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 # A placeholder in an expression without values for it; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"

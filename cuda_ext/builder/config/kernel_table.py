@@ -12,8 +12,6 @@ from cuda_ext.errors import ConfigError
 from cuda_ext.fields import FixedLaunch
 from cuda_ext.formats.spelling import normalise
 
-__all__ = ["KERNELS"]
-
 _EXAMPLE = (
     'a table such as { name = "gemm", signature = "(const float* a, float* b, int n)", block = [128, 1, 1] }'
 )

@@ -19,18 +19,6 @@ from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
 from cuda_ext.records import choices
 
-__all__ = [
-    "BUILD_KEYS",
-    "KEYS",
-    "OVERRIDABLE",
-    "OVERRIDE_KEYS",
-    "TABLE",
-    "TABLES",
-    "BuildSettings",
-    "Key",
-    "Settings",
-]
-
 TABLE = "tool.cuda_ext"
 
 

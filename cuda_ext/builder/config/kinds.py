@@ -20,30 +20,6 @@ from cuda_ext.compiler.compile_options import SETTING_OF_OPTION, setting_of
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, did_you_mean, escape_controls, shorten
 
-__all__ = [
-    "C_NAME",
-    "FLAG",
-    "MACROS",
-    "NAME",
-    "OPTIONS",
-    "STANDARD",
-    "TEXT",
-    "Kind",
-    "Schema",
-    "array",
-    "check_values",
-    "choice",
-    "expect",
-    "key_path",
-    "map_schema",
-    "mapping",
-    "scalar",
-    "show",
-    "string",
-    "strings",
-    "table",
-]
-
 Schema: TypeAlias = dict[str, Any]
 
 _FIRST = r"[^\x00-@\x5B-\x5E\x60\x7B-\x7F]"

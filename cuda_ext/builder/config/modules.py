@@ -38,17 +38,6 @@ from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, shorten
 
-__all__ = [
-    "DEFINITIONS",
-    "PROJECT_TABLE",
-    "ModuleConfig",
-    "Override",
-    "check_apart",
-    "check_name",
-    "parse_module",
-    "parse_table",
-]
-
 
 @dataclass(frozen=True)
 class Override:

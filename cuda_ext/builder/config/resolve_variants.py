@@ -11,8 +11,6 @@ from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Unit, Variants
 
-__all__ = ["resolve_variants"]
-
 
 def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: str) -> Manifest:
     """Return `manifest` with `variants`, which the configuration has at the key path `where`.

@@ -9,8 +9,6 @@ from itertools import product
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import SM, Comparison, Condition, Junction
 
-__all__ = ["LAST", "can_hold", "may_hold"]
-
 # The compute capability up to which conditions are tried for what runs on all later GPUs.
 LAST = 199
 # The least common multiple of moduli up to which all remainders are tried.

@@ -20,8 +20,6 @@ from cuda_ext.builder.config.keys import TABLE
 from cuda_ext.builder.config.kinds import Schema
 from cuda_ext.builder.config.modules import DEFINITIONS, PROJECT_TABLE
 
-__all__ = ["schema", "tool_schema"]
-
 _ID = "https://cuda-ext.github.io/cuda_ext/schema.json"  # on the documentation site
 
 

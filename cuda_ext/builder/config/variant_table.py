@@ -12,8 +12,6 @@ from cuda_ext.fields import HiddenParameter
 from cuda_ext.formats.variant_conditions import ConditionError, fits, list_comparisons, parse
 from cuda_ext.manifest import Candidate, Parameter, Variants
 
-__all__ = ["VARIANTS", "WHEN", "check_comparisons"]
-
 _EXAMPLE = 'a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }'
 _CANDIDATE = 'a table such as { kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }'
 

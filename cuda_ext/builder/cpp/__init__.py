@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["source_name"]
-
 
 def source_name(module: str) -> str:
     """The source of `module`."""

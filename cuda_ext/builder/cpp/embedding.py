@@ -21,8 +21,6 @@ from typing import Literal
 
 from cuda_ext.formats.sha256 import sha256
 
-__all__ = ["Embedded", "assembled", "literal", "quoted"]
-
 
 @dataclass(frozen=True)
 class Embedded:

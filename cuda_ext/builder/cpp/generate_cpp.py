@@ -33,8 +33,6 @@ from cuda_ext.manifest import Manifest, Source, Unit
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["CppModule", "Embed", "render"]
-
 Embed = Literal["incbin", "literal"]
 
 

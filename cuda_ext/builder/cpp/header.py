@@ -20,8 +20,6 @@ from cuda_ext.builder.cpp.template_parameters import TemplateParameters
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.manifest import Manifest, Symbol
 
-__all__ = ["Header", "Namespace", "Object", "TemplateClass"]
-
 _SHOWN = 8  # kernels in a comment or message
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["DeviceTypes", "KernelClass", "identifier"]
-
 # Names of the header itself, to which nested namespaces refer too.
 _RESERVED = frozenset(
     """

@@ -13,8 +13,6 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import SM, Leaf, branch, parse
 from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
-__all__ = ["Candidate", "Comparison", "LaunchedKernel", "Passed", "launched_kernels", "lowered_elsewhere"]
-
 
 class Passed(NamedTuple):
     """What a kernel gets for a parameter, as ``PassedData`` of the interface has it."""

@@ -17,8 +17,6 @@ from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_ar
 from cuda_ext.formats.lowered_names.meanings import literal_value
 from cuda_ext.formats.spelling import normalise
 
-__all__ = ["FUNDAMENTAL", "Argument", "read_arguments", "read_constants"]
-
 
 class Argument(NamedTuple):
     """A type that every host has, one that only its name tells, or a value, perhaps that of an enumerator."""

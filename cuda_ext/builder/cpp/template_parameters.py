@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from cuda_ext.builder.cpp.template_arguments import Argument
 
-__all__ = ["TemplateParameters"]
-
 _ABSENT = {False: Argument("type", "absent"), True: Argument("value", "absent_value")}
 
 

@@ -11,8 +11,6 @@ from cuda_ext.builder.report.chrome_trace import is_trace
 from cuda_ext.builder.report.html_page import is_report
 from cuda_ext.filesystem.ownership import find_package
 
-__all__ = ["build_output_filter"]
-
 _HEAD = 1 << 16  # bytes that tell what a file is
 _KINDS = {".html": is_report, ".json": is_trace, ".d": is_depfile}
 

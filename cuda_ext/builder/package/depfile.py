@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-__all__ = ["is_depfile", "render_depfile"]
-
 
 def render_depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
     """Return the rule that `targets` are out of date when any of `dependencies` is newer.

@@ -14,8 +14,6 @@ from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
 
-__all__ = ["Package", "generate", "render_init", "find_obstacle"]
-
 
 @dataclass(frozen=True, slots=True)
 class Package:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["Output", "check_outside", "check_place", "check_places", "stale_packages", "write_in_place"]
-
 
 def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
     """The package of `module` replaces no files of others in `place`, and lies in none of their packages.

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from cuda_ext.manifest import Kernel, Manifest, Symbol, Variants
 
-__all__ = ["StubNamespace", "gather_namespaces"]
-
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
 # A class repeats what its namespaces declare, and the names of all around it. What is deeper is no attribute.
 _DEEPEST = 16

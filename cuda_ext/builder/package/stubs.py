@@ -22,8 +22,6 @@ from cuda_ext.errors import escape_controls
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
-__all__ = ["write_stub"]
-
 # The generated types are consistent. Checking that would take minutes with thousands of overloads.
 _PRAGMAS = ("# mypy: ignore-errors", "# pyright: basic")
 # Where the names in stubs come from, in the groups that imports are written in.

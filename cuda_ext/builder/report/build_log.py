@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.scheduler.task import TaskResult
     from cuda_ext.compiler.products import Library
 
-__all__ = ["BuildLog"]
-
 
 class BuildLog:
     """What there will be to show of a build, which begins now.

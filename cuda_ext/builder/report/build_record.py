@@ -19,8 +19,6 @@ from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
 from cuda_ext.formats.cubin import Resources
 
-__all__ = ["Action", "BuildRecord", "JobRecord", "decode_record", "encode_record"]
-
 Action = Literal["compile", "link"]
 
 # Bytes of a record before compression; a page that claims more is not one of ours.

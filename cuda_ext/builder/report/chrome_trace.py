@@ -9,8 +9,6 @@ from itertools import count
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
 from cuda_ext.builder.report.compile_times import nest_spans
 
-__all__ = ["CACHE", "assign_lanes", "chrome_trace", "is_trace"]
-
 # The lane of the jobs that came from the cache.
 CACHE = "cache"
 _PROCESS = 1

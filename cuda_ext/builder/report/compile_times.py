@@ -11,9 +11,6 @@ from operator import attrgetter
 from cuda_ext.builder.report.build_record import JobRecord
 from cuda_ext.compiler.products import HEADER, Span
 
-__all__ = ["CompileTime", "header_of", "nest_spans", "sum_times"]
-
-
 # The directories of a machine, or of a build environment that is gone afterwards, around a header.
 _SURROUNDINGS = re.compile(r".*[/\\](?:(?:site|dist)-packages[/\\]|cuda_ext-\w+[/\\]|(?=nvrtc-headers-))")
 

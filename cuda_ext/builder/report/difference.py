@@ -9,16 +9,6 @@ from typing import Any
 
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = [
-    "Build",
-    "Change",
-    "Difference",
-    "Place",
-    "architecture_order",
-    "compare",
-    "growth",
-]
-
 # What identifies something in a build: the module, a unit in it, and so on.
 Place = tuple[str, ...]
 # What a build has, by kind and place: "images" by module, unit and architecture; "kernels" by module, name

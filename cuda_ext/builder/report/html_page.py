@@ -24,8 +24,6 @@ from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 from cuda_ext.formats.sha256 import sha256
 
-__all__ = ["html_page", "is_report", "read_record"]
-
 # In the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'
 _HEAD = 1000

@@ -13,8 +13,6 @@ from cuda_ext.fields import ImageKind
 from cuda_ext.formats.cubin import read_sizes
 from cuda_ext.formats.fatbin import read_fatbin
 
-__all__ = ["ImageContents", "read_contents_of", "sum_contents"]
-
 _TEXTS: dict[ImageKind, str] = {"ptx": "PTX", "ltoir": "LTO-IR", "tileir": "Tile IR"}
 
 

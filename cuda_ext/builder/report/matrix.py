@@ -10,8 +10,6 @@ from typing import Any
 from cuda_ext.builder.report.difference import Place, architecture_order
 from cuda_ext.formats.cubin import Resources
 
-__all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order", "is_cubin"]
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:

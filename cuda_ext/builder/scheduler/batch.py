@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from cuda_ext.builder.scheduler.progress import Ending, Progress
     from cuda_ext.builder.scheduler.task import Task, TaskResult
 
-__all__ = ["Batch"]
-
 # The tasks that an executor has at a time, each with its source and a future.
 _SUBMITTED = 2000
 

@@ -27,8 +27,6 @@ from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
 from cuda_ext.time_limit import call_within, time_limit, too_slow
 
-__all__ = ["DaskExecutor", "dask_executor"]
-
 _VARIABLE = "CUDA_EXT_DASK_SCHEDULER"
 _ADDRESS = re.compile(r"[a-z]+://(?:\[[^][/\s]+\]|[^][:/\s]+):[0-9]{1,5}")
 # Seconds to wait for the scheduler's first answer, and for a worker, at first or after all are lost.

@@ -25,8 +25,6 @@ from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.identity import identity_of, linker_files
 from cuda_ext.toolchain.programs.header_dependencies import Resolver
 
-__all__ = ["JobCache"]
-
 # The bytes up to which an image is compressed again: the cache takes as long.
 _SMALL = 1 << 15
 

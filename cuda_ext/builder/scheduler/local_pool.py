@@ -32,8 +32,6 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.time_limit import too_slow
 from cuda_ext.toolchain import process
 
-__all__ = ["WorkerPool"]
-
 # Bytes below which a compiler cannot work.
 _SPACE = 1 << 20
 _START = (

@@ -22,8 +22,6 @@ from cuda_ext.formats.quantities import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Ending", "Progress", "progress_for"]
-
 Ending = Literal["compiled", "cached", "failed"]
 
 # Running jobs that the live display names.

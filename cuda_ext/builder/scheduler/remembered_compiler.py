@@ -22,8 +22,6 @@ from cuda_ext.records import Annotated
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 
-__all__ = ["CompilerSpec", "RememberedCompiler"]
-
 
 class CompilerSpec(NamedTuple):
     """What another process needs to open the same compiler, and to check that it is the same."""

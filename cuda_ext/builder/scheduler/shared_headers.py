@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from cuda_ext.builder.scheduler.timings import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
 
-__all__ = ["FEWEST", "SharedHeaders", "share_headers"]
-
 # Precompiling takes as long as compiling two or three units. What takes less than these seconds is read anew.
 FEWEST, _SECONDS = 4, 0.4
 _COMMENT = rb"//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/"

@@ -25,8 +25,6 @@ from cuda_ext.toolchain.identity import identity_of
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 
-__all__ = ["Task", "TaskResult"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:

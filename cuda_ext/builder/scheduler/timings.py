@@ -14,8 +14,6 @@ from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.codec import encode, key_of
 
-__all__ = ["Timings", "header_seconds"]
-
 # Estimates without a measurement, in seconds, as NVRTC 13.5 takes on a core of a server: for any job, and for
 # each byte of a source with its instantiations, of the project's headers, and of what is linked.
 _JOB, _BYTE, _HEADER_BYTE, _LINKED_BYTE = 0.02, 2e-5, 2e-6, 3e-6

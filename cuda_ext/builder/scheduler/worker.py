@@ -18,8 +18,6 @@ from typing import IO, Any
 from cuda_ext.errors import BuildError
 from cuda_ext.toolchain import process
 
-__all__ = ["receive", "send", "serve"]
-
 
 def serve(scratch: str) -> None:
     """Call the functions that arrive on standard input, and write what they return or raise.

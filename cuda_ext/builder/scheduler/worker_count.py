@@ -12,8 +12,6 @@ from pathlib import Path
 
 from cuda_ext.errors import ConfigError
 
-__all__ = ["worker_count"]
-
 # The memory that a compilation with CUB needs.
 _MEMORY_OF_A_WORKER = 1 << 30
 _MOST = 1024

@@ -36,8 +36,6 @@ from cuda_ext.toolchain.programs.bundled_headers import is_for_now
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
 
-__all__ = ["FILE_NAME", "Command", "choose_place", "list_commands", "write"]
-
 FILE_NAME = "compile_commands.json"
 
 # NVRTC's builtin declarations.

@@ -16,8 +16,6 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import base_name
 
-__all__ = ["check_duplicates"]
-
 _DIRECTIVE = rb"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*"
 
 

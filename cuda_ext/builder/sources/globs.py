@@ -21,16 +21,6 @@ from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = [
-    "check_overrides",
-    "find_headers",
-    "find_sources",
-    "fixed_directory",
-    "find_include_directories",
-    "find_tuning",
-    "kind_of",
-]
-
 _KINDS: dict[str, SourceKind] = {
     ".cu": "cu",
     ".ptx": "ptx",

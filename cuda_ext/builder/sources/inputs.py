@@ -15,8 +15,6 @@ from cuda_ext.formats.sha256 import sha256
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
 
-__all__ = ["TABLE", "input_digests", "searched_directories"]
-
 TABLE = "pyproject.toml"
 
 

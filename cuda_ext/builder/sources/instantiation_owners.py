@@ -18,8 +18,6 @@ from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import ConfigError, closest_name, shorten
 from cuda_ext.formats.spelling import base_name, normalise, template_name
 
-__all__ = ["assign_instantiations"]
-
 
 def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, list[str]]:
     """Give each instantiation of the module to the one of its `sources` that defines its kernel."""

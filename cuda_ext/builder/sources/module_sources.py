@@ -24,8 +24,6 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.manifest import Options
 
-__all__ = ["Sources", "read_source"]
-
 
 class Sources:
     """The sources of a module by name, read with their headers. Each header is read once."""

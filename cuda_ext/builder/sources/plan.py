@@ -28,9 +28,6 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
-__all__ = ["compiler_choice", "plan_module"]
-
-
 # Those that CUDA's header of tiles refuses.
 _OLD_STANDARDS = ("c++03", "c++11", "c++14", "c++17")
 

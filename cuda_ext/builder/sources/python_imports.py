@@ -10,8 +10,6 @@ from pathlib import Path
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.regular_file import read_file
 
-__all__ = ["gather_imports"]
-
 # Directories of the project that are on the path of its sources.
 _ROOTS = ("src", "")
 

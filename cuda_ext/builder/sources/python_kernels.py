@@ -16,8 +16,6 @@ from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import list_comparisons, parse
 
-__all__ = ["check_instantiations", "front_end_of", "one_for_each_instantiation"]
-
 # The modules from which the decorators of each front-end come.
 _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
 

@@ -20,8 +20,6 @@ from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
 
-__all__ = ["TuningTable", "check_comparable", "check_parameter"]
-
 # Values of parameters and options, as Python spells them.
 _Configuration = Mapping[str, str]
 # The dtypes of PyTorch whose names are not those in instantiations.

@@ -11,8 +11,6 @@ from cuda_ext.cli.doctor.findings import Finding, Section, show
 from cuda_ext.cli.terminal import TEXT
 from cuda_ext.errors import CudaExtError
 
-__all__ = ["doctor", "examine"]
-
 
 @click.command(
     epilog="""\b

@@ -16,8 +16,6 @@ from typing import Any
 from cuda_ext.cli.doctor.findings import Level
 from cuda_ext.toolchain.remedies.missing_headers import package_with
 
-__all__ = ["OLDEST_SETUPTOOLS", "BuildSystem", "Flaw"]
-
 OLDEST_SETUPTOOLS = 77
 _HOOK = "tool.hatch.build.hooks.cuda-ext"
 # The files that tell build programs what to do, how they call this package, and what runs them.

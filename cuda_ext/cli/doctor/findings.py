@@ -12,8 +12,6 @@ from typing import Literal
 from cuda_ext.cli.terminal import echo_json, show_line
 from cuda_ext.formats.quantities import format_count
 
-__all__ = ["LEVELS", "Finding", "Level", "Section", "show"]
-
 Level = Literal["ok", "note", "warning", "problem"]
 
 # From good to bad. A note is harmless; a problem must be solved.

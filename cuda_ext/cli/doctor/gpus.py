@@ -20,8 +20,6 @@ from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT, Functions
 from cuda_ext.runtime.driver.images import select_image
 
-__all__ = ["Gpu", "Gpus", "accepted_images", "driver_version", "examine_gpus", "find_gpus"]
-
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # GPUs that the operating system knows, even without the driver's library.
 _PCI_DEVICES = Path("/sys/bus/pci/devices")

@@ -30,8 +30,6 @@ from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
-__all__ = ["examine_cache", "examine_environment", "examine_installation"]
-
 # Seconds to count entries, of which there may be hundreds of thousands.
 _PATIENCE = 0.3
 # Bytes that one build may need: NVRTC's headers and a few large images.

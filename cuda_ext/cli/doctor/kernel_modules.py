@@ -23,8 +23,6 @@ from cuda_ext.runtime.driver.images import image_for
 from cuda_ext.runtime.jit.on_demand import OnDemand
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
-__all__ = ["examine_modules"]
-
 # Kernels that a line names.
 _NAMED = 3
 

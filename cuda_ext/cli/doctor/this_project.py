@@ -21,8 +21,6 @@ from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
 
-__all__ = ["compiler_choices", "examine_project"]
-
 _OLDEST_CMAKE = (3, 24)  # that CudaExt.cmake works with
 
 

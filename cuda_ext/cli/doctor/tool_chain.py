@@ -22,8 +22,6 @@ from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import UNPACK
 from cuda_ext.toolchain.programs.bundled_headers import unpacked_headers
 
-__all__ = ["examine_tool_chain", "first_line"]
-
 _Library = Literal["nvrtc", "nvfatbin", "nvjitlink"]
 _Version = tuple[int, int]
 _TITLES: dict[_Library, str] = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}

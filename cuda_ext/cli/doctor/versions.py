@@ -12,8 +12,6 @@ from cuda_ext.cli.doctor.gpus import driver_version
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.cuda_libraries import library_version
 
-__all__ = ["MODULES_IN_C", "python_version", "versions", "why_not_in_c"]
-
 # By name, with what a module has unless it is that of another version.
 MODULES_IN_C = {
     "_launch": ("cuda_ext.runtime.launch._launch", "Launch"),

@@ -15,8 +15,6 @@ import click
 
 from cuda_ext.cli.terminal import DIRECTORY, TEXT, Failure
 
-__all__ = ["init", "normalize_name", "write_files"]
-
 _BACKENDS = ("setuptools", "scikit-build-core", "hatchling", "meson-python")
 # Files by their paths in the project, and their templates.
 _FILES = {

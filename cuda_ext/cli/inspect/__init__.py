@@ -13,8 +13,6 @@ from cuda_ext.errors import did_you_mean
 if TYPE_CHECKING:
     from cuda_ext.cli.inspect.contents import Contents
 
-__all__ = ["inspect"]
-
 
 @click.command(
     epilog="""\b

@@ -11,8 +11,6 @@ from cuda_ext.builder.report.difference import Build, Difference, Place, compare
 from cuda_ext.cli.inspect.contents import Contents, Image, Module, Variable
 from cuda_ext.cli.terminal import Failure
 
-__all__ = ["PLACES", "compare_contents", "shipped_size"]
-
 # What is compared, by kind, and the parts of a place. The source of a setting of the module is empty.
 PLACES = {
     "modules": ("module",),

@@ -15,8 +15,6 @@ from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.fatbin import Codec
 from cuda_ext.formats.spelling import normalise, plain_name
 
-__all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Source", "Unit", "Variable"]
-
 Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx", "tileir"]
 
 

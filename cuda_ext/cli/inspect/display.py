@@ -11,8 +11,6 @@ from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
 from cuda_ext.cli.terminal import show_line
 from cuda_ext.formats.quantities import format_count, format_size
 
-__all__ = ["NOTHING", "show_contents", "show_difference", "show_sizes"]
-
 NOTHING = "\N{EN DASH}"
 # Digits of a digest; two of one project hardly share them.
 _DIGEST = 10

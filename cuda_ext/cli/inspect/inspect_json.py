@@ -26,8 +26,6 @@ from __future__ import annotations
 from cuda_ext.cli.inspect.comparing import PLACES, compare_contents
 from cuda_ext.cli.inspect.contents import Contents
 
-__all__ = ["contents_as_json", "difference_as_json"]
-
 _SCHEMA = 1
 
 

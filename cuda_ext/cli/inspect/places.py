@@ -27,8 +27,6 @@ from cuda_ext.filesystem.regular_file import read_of_package
 from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["Package", "package_in", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]
-
 # The largest file that is read; it is read into memory as a whole.
 _MOST = 1 << 30
 

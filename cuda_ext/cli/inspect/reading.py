@@ -46,8 +46,6 @@ from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.tile_ir import MAGIC
 from cuda_ext.manifest import FILE_NAME, Manifest, Symbol
 
-__all__ = ["read_contents"]
-
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")
 _REBUILD = "build or install it again"
 # How a fatbin and an ELF file begin, and the machine in the header of a cubin.

@@ -10,8 +10,6 @@ from itertools import zip_longest
 from cuda_ext.cli.terminal import show_line
 from cuda_ext.errors import escape_controls
 
-__all__ = ["Row", "show_groups", "show_table"]
-
 # The cells of a row, and its style.
 Row = tuple[Sequence[str], str]
 

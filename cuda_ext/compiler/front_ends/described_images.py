@@ -16,8 +16,6 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["describe_image", "describe_images"]
-
 
 def describe_images(
     images: Sequence[CompiledImage],

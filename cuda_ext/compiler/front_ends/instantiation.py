@@ -20,15 +20,6 @@ from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.errors import shorten
 from cuda_ext.formats.variant_conditions import parse
 
-__all__ = [
-    "Axis",
-    "Instantiation",
-    "ParameterType",
-    "TypedParameter",
-    "instantiate_alike",
-    "parse_instantiation",
-]
-
 
 class Axis(NamedTuple):
     """An axis of an array: its length and its stride in elements, of which ``None`` is any.

@@ -12,15 +12,6 @@ from cuda_ext.fields import FixedLaunch, HiddenParameter
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = [
-    "LIMITS",
-    "SHARED_MEMORY",
-    "KernelDescription",
-    "declare_parameter",
-    "describe_function",
-    "parse_signature",
-]
-
 
 class KernelDescription(NamedTuple):
     """A kernel of an image: its name expression and its lowered name.

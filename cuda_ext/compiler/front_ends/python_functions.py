@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["PythonFunction", "find_functions"]
-
 
 class PythonFunction(NamedTuple):
     """A decorated function that a source defines, and the names of its parameters; ``defaults`` have one.

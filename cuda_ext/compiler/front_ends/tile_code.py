@@ -13,8 +13,6 @@ from cuda_ext.compiler.signatures.declarations import Declaration, find_declarat
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 
-__all__ = ["Part", "divide", "enable_tile"]
-
 _SPECIFIER = b"__tile_global__"
 # What CUDA's header of tiles needs.
 _STANDARD = "c++20"

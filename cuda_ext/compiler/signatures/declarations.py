@@ -26,17 +26,6 @@ from cuda_ext.compiler.signatures.macros import (
     plain_text,
 )
 
-__all__ = [
-    "MARKS",
-    "Declaration",
-    "Declarations",
-    "DeclaredParameter",
-    "declarators",
-    "find_declarations",
-    "find_doc_comments",
-    "find_parameters",
-]
-
 
 class DeclaredParameter(NamedTuple):
     """The name of a parameter, empty for an unnamed one, and the text of its type."""

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from cuda_ext.compiler.signatures.declarations import MARKS, declarators
 from cuda_ext.compiler.signatures.macros import C_LINKAGE, WORD, plain_text
 
-__all__ = ["DeclaredType", "find_types"]
-
 _TYPE = (
     r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
     r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]{0,1000}?\b(?P<typedef>\w+)\s*;"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 
-__all__ = ["may_have_doc_comments", "read_doc_comment"]
-
 # The beginning of a comment that documents what follows: not of a rule of slashes, nor of what precedes.
 _BEGINNING = re.compile(r"//[/!](?![/<])|/\*[*!](?![*/<])")
 # Comments on a file are not on the kernel below them.

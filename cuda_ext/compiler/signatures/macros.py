@@ -9,18 +9,6 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.name_expressions import split_arguments
 
-__all__ = [
-    "C_LINKAGE",
-    "SPECIFIERS",
-    "WORD",
-    "Macro",
-    "closing_bracket",
-    "declaring_macros",
-    "expand_macros",
-    "find_macros",
-    "plain_text",
-]
-
 WORD = re.compile(r"[^\W\d]\w*")
 SPECIFIERS = r"__(?:(?:tile_)?global|device|constant|managed|tile)__"
 # Without those that most functions have.

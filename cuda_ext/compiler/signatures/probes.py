@@ -21,20 +21,6 @@ from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredVal
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
 
-__all__ = [
-    "PROBES",
-    "Probed",
-    "ProbedType",
-    "addresses_to_keep",
-    "declarations_of",
-    "known_subjects",
-    "may_be_declared",
-    "probe",
-    "probe_type",
-    "read_probe",
-    "without_unused_variables",
-]
-
 # Declares the probes. A source comes behind it, or before it.
 PROBES = """\
 namespace cuda_ext_probe {

@@ -22,8 +22,6 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 
-__all__ = ["check_product", "describe", "read_image"]
-
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     """Read the kernels and variables in the image `data`, whose names are lowered names here.

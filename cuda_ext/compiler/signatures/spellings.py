@@ -22,16 +22,6 @@ from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, scopes_of, s
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import Kernel
 
-__all__ = [
-    "NO_QUESTIONS",
-    "Questions",
-    "append_questions",
-    "ask",
-    "describe_spellings",
-    "read_answers",
-    "rejected_lines",
-]
-
 _FILE = "cuda_ext_spellings"  # the file of the declarations, as errors name it
 _MISSING = "cuda_ext_missing"
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-__all__ = ["BUILTIN", "INTEGERS", "LoweredType", "LoweredValue", "instantiate", "point_to"]
-
 # The types of the language by their codes, and those of integers.
 BUILTIN = {
     "v": "void",

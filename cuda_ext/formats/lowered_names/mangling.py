@@ -21,8 +21,6 @@ from cuda_ext.formats.lowered_names.lowered_types import (
     point_to,
 )
 
-__all__ = ["LoweredArgument", "LoweredName", "read_lowered_name", "template_arguments"]
-
 # A value, or the spelling of a type that has but names, pointers and qualifiers; empty for all others.
 LoweredArgument: TypeAlias = str | LoweredValue
 _Argument: TypeAlias = LoweredType | LoweredValue

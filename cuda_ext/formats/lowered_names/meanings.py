@@ -10,16 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = [
-    "AUTO",
-    "Meanings",
-    "find_meant",
-    "literal_value",
-    "merge_meanings",
-    "scopes_of",
-    "spell_out",
-]
-
 # The meaning of a kernel that may have parameters of type ``auto``, for which 1, 1u and true differ.
 AUTO = "auto"
 

@@ -16,8 +16,6 @@ from cuda_ext.builder.project import Project
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.atomic_directory import replace_file
 
-__all__ = ["Call", "Embed", "call_of"]
-
 Embed = Literal["incbin", "literal", "none"]
 _FILE_NAME = "module.json"
 

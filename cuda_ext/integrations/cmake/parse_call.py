@@ -20,8 +20,6 @@ from cuda_ext.compiler.spelled_settings import cmake_keyword
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.integrations.cmake.module_call import Call, call_of
 
-__all__ = ["parse_call", "spell_error"]
-
 _KEY_OF = {cmake_keyword(key): key for key in KEYS}
 # Arguments that are not keys of a module's table, and their fields of a call.
 _FIELDS = {

@@ -30,8 +30,6 @@ from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["main"]
-
 _CACHE = "cache"  # of this build tree alone, if the user has no cache
 _SEPARATOR = "\x1f"  # before each argument
 

@@ -16,15 +16,6 @@ from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.arrays import dlpack
 from cuda_ext.runtime.arrays.dtypes import dtype_of_typestr
 
-__all__ = [
-    "ArrayLayout",
-    "DeviceArray",
-    "DeviceMemory",
-    "array_layout",
-    "c_layout",
-    "device_memory",
-]
-
 
 class HasDataPtr(Protocol):
     """A tensor of PyTorch: ``data_ptr()``, and optionally ``dtype`` and ``is_cuda``."""

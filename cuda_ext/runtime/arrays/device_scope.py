@@ -14,8 +14,6 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray, is_host_array, place_
 from cuda_ext.runtime.arrays.staging import Copy, Staging, staging_of
 from cuda_ext.runtime.driver.driver import Device
 
-__all__ = ["DeviceCopies", "DeviceScope", "device_scope", "innermost_scope"]
-
 
 @dataclass(slots=True, eq=False)
 class _Block:

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.runtime.driver.driver import open_driver
 
-__all__ = ["CPU", "Borrowed", "borrow"]
-
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY, _COPIED = 1, 2
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}

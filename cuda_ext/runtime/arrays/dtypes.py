@@ -6,18 +6,6 @@ from functools import cache
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = [
-    "accepted_dtypes",
-    "alignment",
-    "check_dtype",
-    "dtype_of_format",
-    "dtype_of_typestr",
-    "element_and_shape",
-    "is_complex",
-    "item_dtype",
-    "may_hold_address",
-]
-
 _SCALARS = {
     "bool": ("bool",),
     "char": ("int8", "uint8"),

@@ -14,8 +14,6 @@ from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout
 from cuda_ext.runtime.arrays.dtypes import check_dtype, dtype_of_typestr
 
-__all__ = ["HasArrayInterface", "HostArray", "Out", "host_array", "is_host_array", "out", "place_of"]
-
 
 class HasArrayInterface(Protocol):
     """A numpy array, for type checkers."""

@@ -23,8 +23,6 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
 
-__all__ = ["Copy", "Staging", "staging_of"]
-
 # In bytes: the largest copy that is left to the driver, and the size of a staging buffer.
 _SMALL = 64 << 10
 _CHUNK = 2 << 20

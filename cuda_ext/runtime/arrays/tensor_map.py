@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cuda_ext.fields import TensorMap
     from cuda_ext.runtime.driver.driver import Driver
 
-__all__ = ["TENSOR_MAPS", "encode_tensor_map", "read_tensor_map"]
-
 # The structure in cuda.h, and its tag.
 TENSOR_MAPS = ("CUtensorMap", "CUtensorMap_st")
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
-__all__ = ["Attributes", "read_attributes"]
-
 
 class Attributes(NamedTuple):
     """The resources that a kernel uses on one GPU.

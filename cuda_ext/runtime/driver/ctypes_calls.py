@@ -6,8 +6,6 @@ import ctypes
 from functools import cache
 from typing import Any
 
-__all__ = ["call", "find_symbol", "open_library"]
-
 _SEARCH_SYSTEM32 = 0x800  # LOAD_LIBRARY_SEARCH_SYSTEM32, which counts under Windows only
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "gpu_capabilities", "lock", "open_driver"]
-
 # Held while the driver is opened and while images are loaded. A single lock for both, so that a forked child
 # can tell whether another thread was doing either.
 lock = RLock()

@@ -17,8 +17,6 @@ else:
     except ImportError:
         from cuda_ext.runtime.driver import ctypes_calls as calls
 
-__all__ = ["OUT", "Functions"]
-
 # An argument that is a pointer to a result.
 OUT = None
 

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["image_for", "no_image", "ptx_too_new", "select_image", "tile_ir_refused"]
-
 # The first driver that takes tile kernels: r580.
 _FIRST_WITH_TILES = (13, 0)
 

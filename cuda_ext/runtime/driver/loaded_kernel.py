@@ -10,8 +10,6 @@ from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 
-__all__ = ["PORTABLE_CLUSTER", "LoadedKernel"]
-
 # Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
 PORTABLE_CLUSTER = 8
 

@@ -14,8 +14,6 @@ from cuda_ext.runtime.jit.entry import Entry, EntryKernel, EntrySymbol
 from cuda_ext.runtime.jit.request import Request
 from cuda_ext.toolchain.compile_library import compile_library
 
-__all__ = ["compile_request"]
-
 
 def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Compiler) -> Entry:
     """Compile `request`; `texts` are the embedded sources and headers by name.

@@ -14,8 +14,6 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.manifest import Kernel, Parameter, Symbol
 
-__all__ = ["BEGINNING", "Entry", "EntryKernel", "EntrySymbol", "Reference", "decode_entry"]
-
 BEGINNING = codec.encode_fields(["cuda-ext on demand 1"])  # of each entry
 
 

@@ -29,8 +29,6 @@ from cuda_ext.toolchain.identity import installed_nvrtc
 if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler
 
-__all__ = ["OnDemand", "Owner"]
-
 
 class Owner(NamedTuple):
     """The source that defines a kernel template, and the index of its unit in the manifest."""

@@ -14,8 +14,6 @@ from cuda_ext.runtime.driver.images import select_image
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request
 
-__all__ = ["Preparation", "prepare_entries"]
-
 
 @dataclass(frozen=True, slots=True)
 class Preparation:

@@ -16,8 +16,6 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Source
 from cuda_ext.runtime.jit.entry import Entry
 
-__all__ = ["Request", "join_requests"]
-
 # Increase it whenever the same request is to have a different result.
 _KEY = "on demand 2"
 

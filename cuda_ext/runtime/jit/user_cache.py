@@ -16,8 +16,6 @@ from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.cache.store import NullStore
 from cuda_ext.errors import BuildError, CacheWarning
 
-__all__ = ["compile_once", "read_cache", "write_cache"]
-
 _T = TypeVar("_T")
 
 

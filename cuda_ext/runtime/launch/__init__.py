@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from functools import cache
 
-__all__ = ["is_debugging"]
-
 
 @cache
 def is_debugging() -> bool:

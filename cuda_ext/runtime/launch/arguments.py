@@ -25,16 +25,6 @@ from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex, may_hold_add
 from cuda_ext.runtime.arrays.host_arrays import is_host_array
 from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
-__all__ = [
-    "Field",
-    "describe_value",
-    "is_numpy_bool",
-    "make_fields",
-    "order_arguments",
-    "pack_layout",
-    "suggest_array",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Field:

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
     from cuda_ext.runtime.launch.streams import Stream
 
-__all__ = [
-    "OPTIONS",
-    "Dim",
-    "Extents",
-    "GridFunction",
-    "LaunchConfiguration",
-    "LaunchOptions",
-    "check_count",
-    "check_extents",
-    "missing_grid",
-]
-
 Dim: TypeAlias = (
     SupportsIndex
     | tuple[SupportsIndex]

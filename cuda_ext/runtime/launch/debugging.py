@@ -20,8 +20,6 @@ from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import Field
 
-__all__ = ["check_arguments", "synchronize"]
-
 
 def check_arguments(
     kernel: Kernel,

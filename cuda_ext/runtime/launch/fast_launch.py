@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from cuda_ext.runtime.launch import _launch as compiled
-    from cuda_ext.runtime.launch._launch import Description, Hidden, Launch, Overloads
+    from cuda_ext.runtime.launch._launch import Description, Hidden, Launch
+    from cuda_ext.runtime.launch._launch import Overloads as Overloads
     from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
     from cuda_ext.runtime.launch.launcher import Launched, Launcher
 else:
     try:
         from cuda_ext.runtime.launch import _launch as compiled
-        from cuda_ext.runtime.launch._launch import Launch, Overloads
+        from cuda_ext.runtime.launch._launch import Launch
+        from cuda_ext.runtime.launch._launch import Overloads as Overloads
     except ImportError:
-        from cuda_ext.runtime.launch.uncompiled import Launch, Overloads
+        from cuda_ext.runtime.launch.uncompiled import Launch
+        from cuda_ext.runtime.launch.uncompiled import Overloads as Overloads
 
         compiled = None
-
-__all__ = ["BoundLaunch", "FastLaunch", "Overloads", "extent_terms", "values_of_constant"]
 
 # What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
 _KINDS = {

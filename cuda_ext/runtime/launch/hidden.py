@@ -11,8 +11,6 @@ from cuda_ext.manifest import Kernel
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_layout
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 
-__all__ = ["measure_arrays", "pack_values"]
-
 
 def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int]:
     """The shapes and strides that hidden parameters of `kernel` take of its `arguments`, by their source.

@@ -15,8 +15,6 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 
-__all__ = ["Pending", "launch_with_copies"]
-
 
 class Pending:
     """A launch with ``wait=False``, whose results have not been copied back yet.

@@ -18,8 +18,6 @@ from cuda_ext.runtime.launch import _launch
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Negation
 
-__all__ = ["register"]
-
 _examined: WeakSet[type] = WeakSet()
 _WORD = 8
 _IMPLEMENTATION_SIZE = 192  # of c10::TensorImpl, or less

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from cuda_ext.fields import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
-__all__ = ["Launched", "Launcher", "ResolvedArguments"]
-
 
 class ResolvedArguments(NamedTuple):
     """The arguments of a launch in the order of the parameters, and the ``values`` that are passed for them.

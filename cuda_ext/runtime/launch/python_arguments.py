@@ -10,8 +10,6 @@ from typing import Any
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 
-__all__ = ["constant_values", "flatten_tuples", "is_constant", "name_arguments", "refuse_compiled_options"]
-
 # What Triton takes in a launch.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["GivenStream", "Stream", "current_stream_to_give"]
-
 
 class _HasCudaStream(Protocol):
     """A stream of PyTorch."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch.configuration import Dim
     from cuda_ext.runtime.launch.streams import Stream
 
-__all__ = ["OperatorLaunch", "register_operator"]
-
 # Instead of a value: the name of an integer parameter, or a function of all arguments.
 _Computed: TypeAlias = str | Callable[..., Any]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-__all__ = ["Launch", "Overloads"]
-
 
 class Launch:
     def __new__(cls, *_arguments: object, **_keywords: object) -> Self:

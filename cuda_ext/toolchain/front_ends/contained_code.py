@@ -16,8 +16,6 @@ from typing import Any
 from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.diagnostics import shorten_output
 
-__all__ = ["contained"]
-
 _lock = threading.Lock()
 _STREAMS = ("stdin", "stdout", "stderr")
 _LISTS = ("path", "path_hooks")

@@ -40,8 +40,6 @@ from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 
-__all__ = ["CuTile"]
-
 _PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
 # The first version of Tile IR that is for all GPUs, and so the one that most drivers read.
 _PORTABLE = "13.3"

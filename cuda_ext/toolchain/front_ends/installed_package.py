@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from cuda_ext.errors import ToolchainError
 
-__all__ = ["InstalledPackage"]
-
 
 class InstalledPackage(NamedTuple):
     """A front-end by its title, its module, its distribution, its pinned version and the extra that pins it.

@@ -27,8 +27,6 @@ from cuda_ext.toolchain.front_ends.contained_code import contained
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["import_source", "scratch_directory"]
-
 _imported: dict[str, ModuleType] = {}
 _directories: list[str] = []
 

@@ -20,8 +20,6 @@ from cuda_ext.toolchain.tileiras import Tileiras
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TileCpp"]
-
 # Its threads are tileiras's choice.
 _LAUNCH = FixedLaunch(block=(1,))
 

@@ -31,8 +31,6 @@ from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, hints_of, sig
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Triton"]
-
 _PACKAGE = InstalledPackage("Triton", "triton", "triton", "3.9", "triton")
 # What decides the code that it makes.
 _FILES = (

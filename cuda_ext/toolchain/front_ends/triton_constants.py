@@ -10,8 +10,6 @@ from typing import Any
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
 from cuda_ext.errors import CompilationError
 
-__all__ = ["read_constants", "spell_constant"]
-
 
 def read_constants(module: ModuleType, function: Any, instantiation: Instantiation) -> dict[str, Any]:
     """The values of the constants and options of `instantiation`, and defaults of other parameters.

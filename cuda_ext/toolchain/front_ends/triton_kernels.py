@@ -15,8 +15,6 @@ from cuda_ext.fields import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.manifest import Parameter
 from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, SPELLED_IN_CPP, element_of
 
-__all__ = ["describe_kernel"]
-
 # Of the parameters that Triton adds: scratch memory, global and for profiling.
 _ADDRESS = 8
 

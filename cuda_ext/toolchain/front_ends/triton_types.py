@@ -9,8 +9,6 @@ from typing import Any
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, ParameterType, TypedParameter
 from cuda_ext.errors import CompilationError
 
-__all__ = ["DESCRIPTOR", "SPELLED_IN_CPP", "element_of", "hints_of", "signature_of"]
-
 SPELLED_IN_CPP = {
     "i1": "bool",
     "i8": "signed char",

@@ -21,15 +21,6 @@ from cuda_ext.filesystem.atomic_directory import create_directory, remove_direct
 from cuda_ext.filesystem.private_directory import create_directories, distrust, exposure
 from cuda_ext.filesystem.regular_file import read_file
 
-__all__ = [
-    "find_damage",
-    "is_for_now",
-    "remove_unpacked",
-    "unpack_headers",
-    "unpacked_directories",
-    "unpacked_headers",
-]
-
 # Directories of unpacked headers; a dot before the name marks the remains of an interrupted process.
 _UNPACKED = re.compile(r"\.?nvrtc-headers-[0-9]+\.[0-9]+(\..+)?")
 # Lines with the size of a file, or "d" for a directory, its time of modification in nanoseconds, and a path.

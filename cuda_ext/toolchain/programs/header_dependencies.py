@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Resolver", "header_names", "make_dependencies", "reachable_headers"]
-
 # Patterns, which the module re compiles when they are first used.
 _HAS_INCLUDE = rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]'
 _QUOTED = rb'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"'

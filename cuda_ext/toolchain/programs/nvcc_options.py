@@ -10,8 +10,6 @@ from cuda_ext.compiler.compile_options import common_options, definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = ["host_options", "options_of", "target_options"]
-
 
 def target_options(architecture: Architecture) -> list[str]:
     """Options for the form of the output, and the GPU."""

@@ -10,8 +10,6 @@ from cuda_ext.compiler.signatures.spellings import Questions, append_questions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
 
-__all__ = ["FIRST_LINE", "lowered_names", "with_instantiations", "with_probes", "without_probes"]
-
 FIRST_LINE = 2  # of a name expression in the file __nv_name_map, behind a declaration
 _TABLE, _LOWERED = "cuda_ext_name_map", "_Z17cuda_ext_name_mapILi0EEvPVPv"
 # Probes of types of an anonymous namespace have internal linkage, which is in their names.

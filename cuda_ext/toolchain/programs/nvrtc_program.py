@@ -25,8 +25,6 @@ from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import name_map_lines
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
-__all__ = ["OWN_HEADERS", "NvrtcProgram", "knows_option"]
-
 # A header within NVRTC itself, and ours with the declaration of probes.
 _PROBES = "cuda_ext_probes.h"
 OWN_HEADERS = ("__nv_nvrtc_builtin_header.h", _PROBES)

@@ -15,8 +15,6 @@ from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["is_untraced", "measure_phases", "trace_headers", "traces_headers"]
-
 _OPTION = "-fdevice-time-trace="
 _FILE = "trace.json"
 _has_failed = False

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-__all__ = ["PrecompiledHeaders"]
-
 # The memory for one file, of which NVRTC takes what it needs: 140 MiB for three headers of CUB, and 330 with
 # all that they contain. By default it has 256.
 _HEAP = 1 << 30

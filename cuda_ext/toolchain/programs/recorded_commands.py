@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["record_command", "recorded_commands"]
-
 _recorded: ContextVar[list[str] | None] = ContextVar("recorded", default=None)
 
 

@@ -13,8 +13,6 @@ from cuda_ext.errors import closest_name
 from cuda_ext.formats.spelling import base_name, normalise, template_name
 from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
-__all__ = ["explain_instantiations"]
-
 _BAD_EXPRESSION = r'Input name expression was: "\s*(.*?)\s*"'
 _NAME_MAP = r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |\Z)"
 _UNDEFINED = r'identifier "(\w+)" is undefined|has no member "(\w+)"'

@@ -16,8 +16,6 @@ from cuda_ext.toolchain.remedies.host_code import explain_host_code, explain_hos
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
 from cuda_ext.toolchain.remedies.missing_types import explain_missing_types
 
-__all__ = ["explain"]
-
 # Lines that are not about the failure: hints about warnings, and counts of errors, of which some are removed.
 _ASIDES = (
     r"(?m)^(?:Remark: The warnings can be suppressed .*\n?|"

@@ -10,8 +10,6 @@ from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.toolchain.diagnostics import split_messages
 from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
-__all__ = ["explain_host_code", "explain_host_constexpr"]
-
 # How NVRTC begins what it says of host code, what is the case, and what to do. NVRTC itself speaks of a JIT
 # mode, and of an option that is a key here.
 _KINDS = (

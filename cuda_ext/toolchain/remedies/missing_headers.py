@@ -13,8 +13,6 @@ from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.fields import is_inner_path
 
-__all__ = ["explain_missing_headers", "package_with"]
-
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
 _MISSING_HEADER = (
     r"(?m)^(?P<error>(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "

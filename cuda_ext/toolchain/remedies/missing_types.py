@@ -6,8 +6,6 @@ import re
 
 from cuda_ext.toolchain.diagnostics import split_messages
 
-__all__ = ["HEADER_OF", "explain_missing_types"]
-
 HEADER_OF = {
     **dict.fromkeys(("half", "half2", "__half", "__half2"), "cuda_fp16.h"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "nv_bfloat162", "__nv_bfloat162"), "cuda_bf16.h"),
