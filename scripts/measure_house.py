@@ -2,19 +2,21 @@
 
 The rows:
 
+- lines of code: lines with a token that is neither comment nor docstring;
+- types: classes and structures whose name has the word Kernel, Parameter or Image in it;
 - modules in a folder: its ``.py`` files except ``__init__.py`` and ``__main__.py``, subfolders not included;
 - lines: as ``wc -l`` counts them, blank lines and comments included;
 - import circle: a strongly connected component of the import graph. Every import statement counts, also under
   ``TYPE_CHECKING`` and inside functions. ``from package import name`` imports the submodule of that name if
   there is one, else the package's ``__init__.py``;
-- module entry: during ``python -m cuda_ext build`` of one kernel for two targets with an empty cache, a call
-  in any thread of the main process whose nearest caller within the package lies in another module, or that
-  has none. Calls through other libraries count; running the body of a module on import and resuming a
-  generator do not.
+- module entry: a call in any thread of the main process whose nearest caller within the package lies in
+  another module, or that has none. Calls through other libraries count; running the body of a module on
+  import and resuming a generator do not. Counted are ``python -m cuda_ext build`` of one kernel for two
+  targets with an empty cache, the same once more, and the kernel's first launch with the tests' fake driver.
 
 ``--walk`` lists the modules in the order of their first entry; ``--script FILE`` counts the entries of
-another script, such as a first launch, instead of those of a build. Standard library only, but the
-interpreter needs what the build or the script needs.
+another script instead. Standard library only, but the interpreter needs what a build needs, and a first
+launch takes a C compiler.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ from __future__ import annotations
 import argparse
 import ast
 import dis
+import hashlib
+import io
 import json
 import os
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -38,6 +45,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "cuda_ext"
 CPP_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".cuh"}
 NOT_MODULES = {"__init__.py", "__main__.py"}
+STAND_FOR = ("Kernel", "Parameter", "Image")
+_WITHOUT_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+_CPP_COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
+_CPP_TYPE = re.compile(
+    r"^[ \t]*(?:typedef[ \t]+)?(?:struct|class|union)[ \t]+(\w+)[^;(){}=]*\{"
+    r"|^\}[ \t]*(\w+);|^static PyTypeObject (\w+)",
+    re.MULTILINE,
+)
 
 _KERNEL = """\
 extern "C" __global__ void scale(int n, float a, float* x) {
@@ -49,11 +71,18 @@ _PROJECT = """\
 [project]
 name = "tiny"
 version = "0.1.0"
+dependencies = ["cuda-ext>=0.1"]
 
 [tool.cuda_ext]
 architectures = ["sm_80", "sm_90"]
 
 [tool.cuda_ext.modules."tiny.kernels"]
+"""
+_LAUNCH = """\
+import sys
+sys.path.insert(0, "output")
+from tiny import kernels
+kernels.scale(10, 2.0, 0x7F0000000000, grid=1, block=32, stream=0)
 """
 
 
@@ -69,6 +98,8 @@ def main() -> int:
     lines = {file.relative_to(package): file.read_bytes().count(b"\n") for file in files}
     sources = {name: count for name, count in lines.items() if name.suffix == ".py"}
     cpp = {n: c for n, c in lines.items() if CPP_SUFFIXES.intersection({n.suffix, Path(n.stem).suffix})}
+    code = sum(count_code((package / name).read_text(encoding="utf-8")) for name in sources)
+    cpp_code = sum(count_cpp_code((package / name).read_text(encoding="utf-8")) for name in cpp)
     folders = Counter(name.parent for name in sources if name.name not in NOT_MODULES)
     circles = find_circles(import_graph(package, modules))
     print(f"{package}\n")
@@ -77,11 +108,62 @@ def main() -> int:
     print(f"import circles           {len(circles)}")
     for circle in circles:
         print(f"  {len(circle)} modules: {', '.join(circle)}")
-    print(f"Python                   {sum(sources.values()):,} lines in {len(sources)} files")
-    print(f"C and C++                {sum(cpp.values()):,} lines in {len(cpp)} files")
+    print(
+        f"Python                   {code:,} of {sum(sources.values()):,} lines are code, {len(sources)} files"
+    )
+    print(f"C and C++                {cpp_code:,} of {sum(cpp.values()):,} lines are code, {len(cpp)} files")
+    print(f"tests                    {_count_test_lines(arguments.checkout / 'tests'):,} lines of Python")
+    types = _types([package / name for name in sources], [package / name for name in cpp])
+    for word in STAND_FOR:
+        named = sorted(name for name in types if word in re.findall(r"[A-Z]+[a-z]*", name.rstrip("s")))
+        print(f"types with {word:14}{len(named)}: {', '.join(named)}")
     if not arguments.static:
         _print_entries(arguments.checkout.resolve(), arguments.script, arguments.walk)
     return 0
+
+
+def count_code(text: str) -> int:
+    """The lines of a Python module that hold a token other than comments and docstrings."""
+    documentation: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                documentation.update(range(first.lineno, (first.end_lineno or 0) + 1))
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _WITHOUT_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - documentation)
+
+
+def count_cpp_code(text: str) -> int:
+    """The lines of C or C++ that hold more than comments."""
+    bare = _CPP_COMMENT.sub(lambda found: found[1] or "\n" * found[0].count("\n"), text)
+    return sum(bool(line.strip()) for line in bare.splitlines())
+
+
+def _count_test_lines(tests: Path) -> int:
+    generated = {"build", "__pycache__", ".venv"}
+    return sum(
+        file.read_bytes().count(b"\n")
+        for file in tests.rglob("*.py")
+        if not generated.intersection(file.parts)
+    )
+
+
+def _types(python: Iterable[Path], cpp: Iterable[Path]) -> set[str]:
+    """The classes and structures, with the folder where two have one name."""
+    found: set[str] = set()
+    for file in python:
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ClassDef):
+                found.add(node.name)
+    for file in cpp:
+        language = "C" if file.suffix in {".c", ".h"} else "C++"
+        for match in _CPP_TYPE.finditer(file.read_text(encoding="utf-8")):
+            found.add(f"{language} {next(filter(None, match.groups()))}")
+    return found
 
 
 def _largest(counts: Mapping[Path, int], shown: int = 5) -> str:
@@ -139,7 +221,7 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def _print_entries(checkout: Path, script: Path | None, walk: bool) -> None:
-    """Build a project of one kernel, or run `script`, in a process that counts; print what it counted."""
+    """Build a project of one kernel and launch it, or run `script`, each in a process that counts."""
     with tempfile.TemporaryDirectory() as name:
         project, result = Path(name, "project"), Path(name, "result.json")
         (project / "device").mkdir(parents=True)
@@ -157,17 +239,53 @@ def _print_entries(checkout: Path, script: Path | None, walk: bool) -> None:
             "CUDA_EXT_CACHE": str(Path(name, "cache")),
             "MAX_JOBS": "2",
         }
-        command: list[str | Path] = [sys.executable, __file__, "--checkout", checkout, "--result", result]
-        command += ["--script", script.resolve()] if script else []
-        ended = subprocess.run(
-            command, cwd=project, env=environment, capture_output=True, encoding="utf-8", check=False
-        )
-        if ended.returncode or not result.is_file():
-            sys.exit(f"{script or 'the build'} failed:\n{ended.stdout}{ended.stderr}")
-        counted = json.loads(result.read_text())
+
+        def count(title: str, script: Path | None = None, **more: str) -> None:
+            command: list[str | Path] = [sys.executable, __file__, "--checkout", checkout, "--result", result]
+            command += ["--script", script] if script else []
+            result.unlink(missing_ok=True)
+            ended = subprocess.run(
+                command,
+                cwd=project,
+                env=environment | more,
+                capture_output=True,
+                encoding="utf-8",
+                check=False,
+            )
+            if ended.returncode or not result.is_file():
+                sys.exit(f"{title} failed:\n{ended.stdout}{ended.stderr}")
+            _print_counted(title, json.loads(result.read_text()), walk)
+
+        if script:
+            count(str(script), script.resolve())
+            return
+        count("cold build")
+        count("unchanged build")
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler or sys.platform != "linux":
+            print("first launch             not counted: it takes Linux and a C compiler")
+            return
+        driver = Path(name, "driver", "libcuda.so.1")
+        driver.parent.mkdir()
+        source = checkout / "tests" / "fake_driver" / "libcuda.c"
+        subprocess.run([compiler, "-shared", "-fPIC", "-w", source, "-o", driver], check=True)
+        # What the fake driver reads in the place of an image.
+        module = project / "output" / "tiny" / "kernels"
+        replaced = hashlib.sha256((module / "scale.fatbin").read_bytes()).hexdigest()
+        image = b"kernel scale 0 4 4 8\n"
+        (module / "scale.fatbin").write_bytes(image)
+        manifest = (module / "manifest.json").read_text(encoding="utf-8")
+        manifest = manifest.replace(replaced, hashlib.sha256(image).hexdigest())
+        (module / "manifest.json").write_text(manifest, encoding="utf-8")
+        launch = project / "launch.py"
+        launch.write_text(_LAUNCH, encoding="utf-8")
+        count("first launch", launch, LD_LIBRARY_PATH=str(driver.parent), FAKE_CUDA_LOG=os.devnull)
+
+
+def _print_counted(title: str, counted: Mapping[str, Mapping[str, int]], walk: bool) -> None:
     entered = counted["entered"]
-    print(f"module entries           {sum(entered.values())}, of {len(entered)} modules")
-    print(f"modules imported         {len(counted['imported'])}")
+    imported = len(counted["imported"])
+    print(f"{title:25}{sum(entered.values())} entries into {len(entered)} modules; {imported} are imported")
     for number, (module, count) in enumerate(entered.items() if walk else (), 1):
         print(f"{number:4} {module} ({count})")
 
@@ -202,7 +320,7 @@ def _run_and_count(package: Path, script: Path | None, result: Path) -> None:
             sys.argv = [str(script)]
             runpy.run_path(str(script), run_name="__main__")
         else:
-            sys.argv = [PACKAGE, "build", "--output", str(result.parent / "output")]
+            sys.argv = [PACKAGE, "build", "--output", "output"]
             runpy.run_module(PACKAGE, run_name="__main__", alter_sys=True)
     except SystemExit as exit_:
         if exit_.code:
