@@ -38,7 +38,7 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import without_warnings_in
 from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
-from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
+from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, Attempt, NvrtcProgram
 from cuda_ext.toolchain.programs.nvrtc_traces import (
     is_untraced,
     measure_phases,
@@ -233,55 +233,61 @@ class Nvrtc:
         `addresses` are those of variables whose lowered names are needed. With `precompiles`
         the shared headers are precompiled. Returns the program and its trace.
         """
-        minimal = [_MINIMAL] if _is_simple(unit) else []
-        is_restored = False
         earlier: list[Span] = []
         precompiled = self._precompile(unit, options, earlier) if precompiles else []
+        minimal = [_MINIMAL] if _is_simple(unit) else []
         with self._time_trace(unit, options) as (tracing, spans):
+            attempt = Attempt(subjects, addresses, questions, minimal, precompiled, tracing)
             while True:
-                program = NvrtcProgram(unit, subjects, addresses, questions)
-                succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
-                if tracing and is_untraced(program.log):
-                    tracing = []
-                    continue
-                rejected = set() if succeeded else program.rejected()
-                accepted = questions if succeeded else program.accepted_questions
-                is_answer = succeeded or rejected or accepted != questions
-                if precompiled and not (program.used_precompiled_headers and is_answer):
-                    # The image or error is to be the one without.
-                    if self._precompiled and not program.used_precompiled_headers:
-                        self._precompiled.forget()
-                    precompiled = []
-                    continue
-                if succeeded:
+                program = NvrtcProgram(unit, attempt.subjects, attempt.addresses, attempt.questions)
+                succeeded = program.compile([*options, *attempt.more_options])
+                following = self._reduce(attempt, program, succeeded)
+                if following is None:
                     break
-                if accepted != questions:
-                    questions = accepted
-                    continue
-                if not minimal and not rejected:
-                    if questions.types:  # they may be what makes a name ambiguous
-                        questions = NO_QUESTIONS
-                        continue
-                    if not is_restored and (is_restored := self._restore_headers()):
-                        continue
-                    from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+                attempt = following
+            if not succeeded:
+                from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
-                    log_of = partial(NvrtcProgram.log_of, [*options, *tracing])
-                    raise explain(self._log(program), unit, lambda: self.header_directories, log_of)
-                if minimal:
-                    minimal = []
-                else:
-                    subjects = [subject for subject in subjects if subject not in rejected]
-                    addresses = [address for address in addresses if address not in rejected]
+                log_of = partial(NvrtcProgram.log_of, [*options, *attempt.tracing])
+                raise explain(self._log(program), unit, lambda: self.header_directories, log_of)
         if self._scratch is None:
             return program, NO_TRACE
-        reads = self._header_names(unit, tracing, spans)
-        if precompiled and self._precompiled:
+        reads = self._header_names(unit, attempt.tracing, spans)
+        if attempt.precompiled and self._precompiled:
             reads |= self._precompiled.names
         if not self._timed:
             return program, Trace(reads)
         began = max((span.start + span.duration for span in earlier), default=0.0)
         return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
+
+    def _reduce(self, attempt: Attempt, program: NvrtcProgram, succeeded: bool) -> Attempt | None:
+        """Return `attempt` without the first thing that `program` lacks; ``None`` if its result counts."""
+        if attempt.tracing and is_untraced(program.log):
+            return attempt._replace(tracing=[])
+        rejected = set() if succeeded else program.rejected()
+        accepted = attempt.questions if succeeded else program.accepted_questions
+        is_answer = succeeded or rejected or accepted != attempt.questions
+        if attempt.precompiled and not (program.used_precompiled_headers and is_answer):
+            # The image or error is to be the one without.
+            if self._precompiled and not program.used_precompiled_headers:
+                self._precompiled.forget()
+            return attempt._replace(precompiled=[])
+        if succeeded:
+            return None
+        if accepted != attempt.questions:
+            return attempt._replace(questions=accepted)
+        if attempt.minimal:
+            return attempt._replace(minimal=[])
+        if rejected:
+            return attempt._replace(
+                subjects=[subject for subject in attempt.subjects if subject not in rejected],
+                addresses=[address for address in attempt.addresses if address not in rejected],
+            )
+        if attempt.questions.types:  # they may be what makes a name ambiguous
+            return attempt._replace(questions=NO_QUESTIONS)
+        if not attempt.has_restored_headers and self._restore_headers():
+            return attempt._replace(has_restored_headers=True)
+        return None
 
     def _header_names(
         self, unit: TranslationUnit, tracing: Sequence[str], spans: Sequence[Span]

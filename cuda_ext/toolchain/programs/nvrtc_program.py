@@ -9,6 +9,7 @@ from _thread import allocate_lock
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, probe_type, read_probe
 from cuda_ext.compiler.signatures.spellings import (
@@ -55,6 +56,22 @@ def knows_option(option: str) -> bool:
 def _is_known(option: str) -> bool:
     """Whether NVRTC has `option`, if it can do without."""
     return all(knows_option(name) for name in _DISPENSABLE if option.startswith(name))
+
+
+class Attempt(NamedTuple):
+    """One compilation of a unit: the parts that it may go without."""
+
+    subjects: Sequence[str]
+    addresses: Sequence[str]
+    questions: Questions
+    minimal: list[str]
+    precompiled: list[str]
+    tracing: list[str]
+    has_restored_headers: bool = False
+
+    @property
+    def more_options(self) -> list[str]:
+        return [*self.minimal, *self.precompiled, *self.tracing]
 
 
 class NvrtcProgram:
