@@ -106,7 +106,6 @@ kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, int n)", 
 sources = ["device/softmax.py"]
 instantiate = ["softmax(out: *fp32, x: *fp32, n: i32)"]
 tuning = "tuning/softmax.json\"""",
-    "executor": 'executor = "dask"',
     "report": 'report = "build/kernels.html"',
     "trace": 'trace = "build/kernels.json"',
     "editable-rebuild": "editable-rebuild = true",

@@ -308,10 +308,10 @@ class _Session:
 
     def _open_executor(self, tasks: int) -> Executor:
         """Open what does `tasks` tasks at first, and perhaps more later."""
-        if self._project.settings.executor == "dask":
-            from cuda_ext.builder.scheduler.dask_cluster import dask_executor
+        from cuda_ext.builder.scheduler.named_executor import open_named_executor
 
-            return dask_executor(self._environ)
+        if named := open_named_executor(self._environ, self._limit):
+            return named
         from cuda_ext.builder.scheduler.local_pool import WorkerPool
 
         def show_start(task: Task) -> None:

@@ -112,7 +112,6 @@ def build_with_dask(workload: Workload, bench: Bench, workers: int) -> Contender
         _check_installed()
         with temporary_directory(bench.directory) as directory:
             root = copy_tree(workload.root, directory / "project")
-            _choose_executor(root / "pyproject.toml")
             caches = [bench.fresh_cache(directory / f"cache-{i}") for i in range(2)]
             with _start_cluster(workers, caches[1]) as address:
                 sample = run_child(
@@ -130,12 +129,6 @@ def build_with_dask(workload: Workload, bench: Bench, workers: int) -> Contender
 def _check_installed() -> None:
     if importlib.util.find_spec("distributed") is None:
         raise RuntimeError("distributed is not installed in this Python")
-
-
-def _choose_executor(pyproject: Path) -> None:
-    text = pyproject.read_text(encoding="utf-8")
-    table = "[tool.cuda_ext]\n"
-    pyproject.write_text(text.replace(table, f'{table}executor = "dask"\n'), encoding="utf-8")
 
 
 @contextmanager

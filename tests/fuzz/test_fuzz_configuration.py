@@ -36,7 +36,6 @@ TABLE: dict[str, Any] = {
     "jit": True,
     "link": False,
     "report": "build/report.html",
-    "executor": "local",
     "overrides": [
         {
             "sources": ["**/x.cubin"],

@@ -149,11 +149,6 @@ class Settings:
 class BuildSettings:
     """The keys of ``[tool.cuda_ext]`` that hold for the build as a whole."""
 
-    executor: Literal["local", "dask"] = _key(
-        choice("local", "dask"),
-        "local",
-        "Where compilations run: on this machine, or on the cluster of `CUDA_EXT_DASK_SCHEDULER`.",
-    )
     report: str | None = _key(
         TEXT,
         None,

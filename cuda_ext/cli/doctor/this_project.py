@@ -7,7 +7,6 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from cuda_ext.builder.package.in_place import stale_packages
@@ -36,9 +35,6 @@ def examine_project() -> Iterator[Finding]:
         return
     for choice, names in compiler_choices(project).items():
         yield _examine_choice(choice, ", ".join(names))
-    if project.settings.executor == "dask" and find_spec("distributed") is None:
-        text = 'executor = "dask" needs Dask, which is not installed'
-        yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
     for flaw in build_system.flaws(project.source_files() if build_system.backend else ()):
         yield Finding(flaw.level, flaw.subject, flaw.text, flaw.remedy)
     if unmet := find_flaw(project.requirements):

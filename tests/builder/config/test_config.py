@@ -194,14 +194,11 @@ def test_no_string_has_control_characters_and_no_integer_more_than_64_bits(text:
 # What holds for the build as a whole.
 
 BUILD_RIGHT = {
-    "executor": ('"dask"', "dask"),
     "report": ('"out/report.html"', "out/report.html"),
     "trace": ('"out/trace.json"', "out/trace.json"),
     "editable-rebuild": ("true", True),
 }
 BUILD_WRONG = [
-    ("executor", '"dsk"', "expected 'local' or 'dask', found \"dsk\"; did you mean 'dask'?"),
-    ("executor", "4", "expected 'local' or 'dask', found 4"),
     ("report", "true", "expected a string, found true"),
     ("report", '""', "is empty; give it a value or leave it out"),
     ("trace", '["a.json"]', "expected a string, found an array"),

@@ -113,7 +113,6 @@ BROKEN = {
     '[tool.cuda_ext]\nsource = ["a.cu"]': "tool.cuda_ext",
     "[tool.cuda_ext]\njit = 1": "tool.cuda_ext.jit",
     '[tool.cuda_ext]\ncompiler = "gcc"': "tool.cuda_ext.compiler",
-    '[tool.cuda_ext]\nexecutor = "cluster"': "tool.cuda_ext.executor",
     "[tool.cuda_ext]\nsources = []": "tool.cuda_ext.sources",
     f'{MODULE}report = "report.html"': "tool.cuda_ext.modules.p.kernels",
     f'{MODULE}sources = "a.cu"': "tool.cuda_ext.modules.p.kernels.sources",

@@ -1,8 +1,10 @@
-"""Building on a Dask cluster: a real scheduler and real workers in separate processes on loopback."""
+"""Builds by executors that the environment names.
+
+The Dask cluster is a real scheduler and real workers in separate processes on loopback.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import signal
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
@@ -19,24 +21,23 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.scheduler import dask_cluster, local_pool
-from cuda_ext.builder.scheduler.dask_cluster import dask_executor
+from cuda_ext.builder.scheduler import local_pool
+from cuda_ext.builder.scheduler.named_executor import NamedExecutor, open_named_executor
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
+from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain.compilers import CompilerChoice
-from tests.fixtures.projects import FILL, SCALE, build, refusal, write_project
+from tests.fixtures.projects import FILL, SCALE, SM_90, build, refusal, write_project
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 
 ROOT = Path(__file__).parents[3]
 TABLE = """[tool.cuda_ext]
-executor = "{executor}"
 architectures = ["sm_90", "compute_90"]
 [tool.cuda_ext.modules."p.kernels"]
 include-dirs = ["device"]
@@ -150,28 +151,28 @@ def fresh_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CUDA_EXT_CACHE", f"{tmp_path}/cache")
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch) -> None:
-    """The processes of a cluster may have to share a core with other tests."""
-    monkeypatch.setattr(dask_cluster, "_CONNECT", 60)
-
-
 @pytest.fixture(scope="module")
 def built_here(tmp_path_factory) -> Mapping[str, Mapping[str, bytes]]:
     """The package that local workers build."""
     root = tmp_path_factory.mktemp("local")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_EXT_CACHE", f"{root}/cache")
-        return contents(write_project(root / "p", TABLE.format(executor="local"), FILES))
+        return contents(write_project(root / "p", TABLE, FILES))
 
 
 def contents(root: Path, log: list[str] | None = None) -> dict[str, Mapping[str, bytes]]:
     return {name: package.files for name, package in build(root, log).items()}
 
 
+def executor_of(environ: Mapping[str, str]) -> NamedExecutor:
+    executor = open_named_executor(environ, 60)
+    assert executor
+    return executor
+
+
 @pytest.fixture
 def project(tmp_path) -> Path:
-    return write_project(tmp_path / "p", TABLE.format(executor="dask"), FILES)
+    return write_project(tmp_path / "p", TABLE, FILES)
 
 
 @pytest.fixture
@@ -191,12 +192,13 @@ def test_the_bytes_are_those_of_a_local_build(dask, project, built_here, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_worker_is_named_by_its_address_and_no_data_stays_on_the_cluster(dask, task):
+def test_no_data_stays_on_the_cluster(dask, task):
     from distributed import Client
 
-    with dask_executor(os.environ) as executor, Client(dask.address, set_as_default=False) as client:
+    with executor_of(os.environ) as executor, Client(dask.address, set_as_default=False) as client:
         futures = [executor.submit(task) for _ in range(4)]
-        assert {future.result(120).worker for future in futures} <= set(dask.workers)
+        assert all(future.result(120).product for future in futures)
+        del futures
         _wait(lambda: not any(client.has_what().values()))
 
 
@@ -205,7 +207,7 @@ def test_workers_compile_and_this_process_does_not(dask, project, monkeypatch):
     contents(project)
 
 
-def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here, capfd):
+def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here):
     first, _ = cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
 
     class Log(list[str]):
@@ -216,33 +218,20 @@ def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here, cap
 
     assert contents(project, Log()) == built_here
     _wait(lambda: re.search(f"Remove worker.*{first}", cluster.log()))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_result_that_is_lost_with_its_worker_is_computed_again(cluster, task):
-    first = cluster.add("--nthreads", "1")
-    with dask_executor(os.environ) as executor:
-        os.kill(cluster.workers[first].pid, signal.SIGSTOP)
-        future = executor.submit(task)
-        second = cluster.add("--nthreads", "1")
-        cluster.workers[first].kill()
-        assert future.result(120).worker == second
 
 
 # What goes wrong
 
 
-def test_errors_of_the_compiler_are_those_of_a_local_build(dask, tmp_path, capfd):
+def test_errors_of_the_compiler_are_those_of_a_local_build(dask, tmp_path, monkeypatch, capfd):
     broken = {"device/a.cu": f"{FILL}\nint x = ;", "device/b.cu": SCALE + "# error " + "long " * 4000}
-    texts = []
-    for executor in ("local", "dask"):
-        table = f'[tool.cuda_ext]\nexecutor = "{executor}"\narchitectures = ["sm_90"]\n'
-        table += '[tool.cuda_ext.modules."p.kernels"]\n'
-        texts.append(refusal(write_project(tmp_path / executor, table, broken)))
-    assert texts[0] == texts[1]
-    assert "device/a.cu(3): error" in texts[1]
-    assert "long long" in texts[1]
+    project = write_project(tmp_path / "p", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', broken)
+    text = refusal(project)
+    assert "device/a.cu(3): error" in text
+    assert "long long" in text
     assert capfd.readouterr() == ("", "")
+    monkeypatch.delenv("CUDA_EXT_DASK_SCHEDULER")
+    assert refusal(project) == text
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,61 +241,47 @@ class Deadly(Task):
         raise AssertionError
 
 
-def test_a_task_that_kills_its_workers_is_a_compilation_that_failed(cluster, task, capfd):
-    cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
-    deadly = Deadly(task.job, task.compiler)
-    with dask_executor(os.environ) as executor:
-        error = executor.submit(deadly).exception(120)
-    assert isinstance(error, CompilationError)
-    assert re.fullmatch(
-        r"device/fill\.cu sm_90: each of the 2 Dask workers that compiled it died, at last tcp://\S+; .*",
-        str(error),
-    )
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_worker_with_another_compiler_is_named(dask, task):
-    other = replace(task, compiler=task.compiler._replace(identity="other"))
-    with dask_executor(os.environ) as executor:
-        error = executor.submit(other).exception(120)
-    assert isinstance(error, ToolchainError)
-    assert re.match(
-        r"Dask worker tcp://127\S+: \S+: has another nvrtc \(\d+\.\d+\) than the build", str(error)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class FromElsewhere(Task):
     def __reduce__(self) -> tuple[object, ...]:
         return __import__, ("module_that_is_nowhere",)
 
 
-def test_a_worker_that_lacks_a_package_is_one_error(dask, task):
-    with dask_executor(os.environ) as executor:
-        error = executor.submit(FromElsewhere(task.job, task.compiler)).exception(120)
+def test_a_task_that_kills_its_workers_is_named(cluster, task):
+    cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
+    with executor_of(os.environ) as executor:
+        error = executor.submit(Deadly(task.job, task.compiler)).exception(120)
     assert isinstance(error, ToolchainError)
-    assert "No module named 'module_that_is_nowhere'" in str(error)
-    assert "install cuda-ext" in str(error)
+    assert re.match(r"device/fill\.cu sm_90: .* did not compile it \(KilledWorker: ", str(error))
 
 
-@pytest.mark.parametrize("address", ["", "localhost:8786", "tcp://host", "tcp://host:port", "tcp://a b:1"])
-def test_an_invalid_address_is_an_error_of_the_configuration(project, monkeypatch, address):
-    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", address)
-    with pytest.raises(ConfigError, match=r"CUDA_EXT_DASK_SCHEDULER: .*tcp://host:8786"):
-        build(project)
+def test_what_a_worker_lacks_is_named(dask, task):
+    other = replace(task, compiler=task.compiler._replace(identity="other"))
+    with executor_of(os.environ) as executor:
+        texts = [
+            str(executor.submit(each).exception(120))
+            for each in (other, FromElsewhere(task.job, task.compiler))
+        ]
+    assert re.search(r"has another nvrtc \(\d+\.\d+\) than the build", texts[0])
+    assert "No module named 'module_that_is_nowhere'" in texts[1]
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["no listener", "another listener"])
-def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, capfd, listening):
-    monkeypatch.setattr(dask_cluster, "_CONNECT", 1)
+def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, listening):
+    monkeypatch.setattr("cuda_ext.builder.scheduler.dask_executor._CONNECT", 1)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listening:
             server.listen()
         monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", f"tcp://127.0.0.1:{server.getsockname()[1]}")
-        with pytest.raises(ToolchainError, match=r"no Dask scheduler answers at tcp://127.* within 1 second"):
+        with pytest.raises(ToolchainError, match=r"no Dask scheduler with workers answers at tcp://127"):
             build(project)
-    assert capfd.readouterr() == ("", "")
+
+
+def test_a_scheduler_without_workers_is_waited_for_and_then_an_error(cluster, project, monkeypatch):
+    monkeypatch.setattr("cuda_ext.builder.scheduler.dask_executor._WORKER", 1)
+    with pytest.raises(ToolchainError, match="no Dask scheduler with workers answers at"):
+        build(project)
 
 
 def test_an_unknown_scheme_is_one_error(project, monkeypatch):
@@ -315,65 +290,71 @@ def test_an_unknown_scheme_is_one_error(project, monkeypatch):
         build(project)
 
 
-def test_a_scheduler_without_workers_is_waited_for_and_then_an_error(cluster, project, monkeypatch, capfd):
-    monkeypatch.setattr(dask_cluster, "_WORKER", 2)
-    with pytest.raises(
-        ToolchainError, match=r"has had no worker for 2 seconds; start some with `dask worker "
-    ):
-        build(project)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_scheduler_that_dies_is_one_error(cluster, task, capfd):
-    cluster.add("--nthreads", "1")
-    with dask_executor(os.environ) as executor:
-        for process in cluster.workers.values():
-            os.kill(process.pid, signal.SIGSTOP)
-        future = executor.submit(task)
-        cluster.scheduler.kill()
-        with pytest.raises(ToolchainError, match=r"the Dask scheduler tcp://\S+ was lost"):
-            future.result(120)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_without_distributed_the_extra_is_named(project, monkeypatch):
     monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", "tcp://127.0.0.1:1")
+    monkeypatch.delitem(sys.modules, "cuda_ext.builder.scheduler.dask_executor", raising=False)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ToolchainError, match=r'install "cuda-ext\[dask\]"'):
         build(project)
 
 
-def test_pending_tasks_are_cancelled_on_the_cluster(cluster, task, capfd):
+def test_pending_tasks_are_cancelled_on_the_cluster(cluster, task):
     from distributed import Client
 
     cluster.add("--nthreads", "1")
     with Client(cluster.address, set_as_default=False) as client:
-        executor = dask_executor(os.environ)
+        executor = executor_of(os.environ)
         for process in cluster.workers.values():
             os.kill(process.pid, signal.SIGSTOP)
-        futures = [executor.submit(task) for _ in range(20)]
+        for _ in range(20):
+            executor.submit(task)
         executor.shutdown(cancel_futures=True)
-        assert all(future.cancelled() for future in futures)
         _wait(lambda: not any(client.processing().values()))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_the_logs_of_dask_are_as_before_when_the_build_is_over(dask, task):
-    before = logging.getLogger("distributed").level
-    with dask_executor(os.environ):
-        assert logging.getLogger("distributed").level > logging.CRITICAL
-    assert logging.getLogger("distributed").level == before
 
 
 # Other executors
 
 
-@pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_any_executor_does(kind, tmp_path, built_here, monkeypatch):
-    def make(count: int, started: object, **_: float) -> object:
-        if kind == "threads":
-            return ThreadPoolExecutor(3)
-        return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+def in_processes() -> Executor:
+    return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
 
-    monkeypatch.setattr(local_pool, "WorkerPool", make)
-    assert contents(write_project(tmp_path / "p", TABLE.format(executor="local"), FILES)) == built_here
+
+def in_threads() -> Executor:
+    return ThreadPoolExecutor(3)
+
+
+@pytest.mark.parametrize("make", [in_processes, in_threads])
+def test_any_executor_does(make, project, built_here, monkeypatch):
+    monkeypatch.setenv("CUDA_EXT_EXECUTOR", f"{__name__}:{make.__name__}")
+    monkeypatch.setattr(local_pool, "WorkerPool", None)
+    assert contents(project) == built_here
+
+
+def test_a_process_that_dies_is_an_error_with_its_task(task):
+    with NamedExecutor("CUDA_EXT_EXECUTOR", in_processes(), 60) as executor:
+        error = executor.submit(Deadly(task.job, task.compiler)).exception(120)
+    assert isinstance(error, ToolchainError)
+    assert re.match(r"device/fill\.cu sm_90: .* did not compile it \(BrokenProcessPool: ", str(error))
+
+
+def no_executor() -> None:
+    pass
+
+
+def failing() -> None:
+    raise RuntimeError("no host is free")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("nowhere", "'nowhere' cannot be imported .*; write it as module:function"),
+        (f"{__name__}:nothing", "cannot be imported .*no attribute 'nothing'"),
+        (f"{__name__}:no_executor", "returned None; return a concurrent.futures.Executor"),
+        (f"{__name__}:failing", r"failed \(RuntimeError: no host is free\)"),
+    ],
+)
+def test_a_function_that_gives_no_executor(project, monkeypatch, name, answer):
+    monkeypatch.setenv("CUDA_EXT_EXECUTOR", name)
+    with pytest.raises((ConfigError, ToolchainError), match=f"CUDA_EXT_EXECUTOR: .*{answer}"):
+        build(project)
