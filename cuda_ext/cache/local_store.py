@@ -17,9 +17,9 @@ import re
 import stat
 import time
 from _thread import allocate_lock
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cuda_ext.cache.store import CONTENT_START, DIGEST, KEY, KEY_PATTERN, MAGIC, pack, unpack
+from cuda_ext.cache.store import KEY_PATTERN, pack, unpack
 from cuda_ext.errors import StoreError
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.private_directory import PrivateDirectory, create_directories
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOCKS, _TEMPORARY, _TOTAL = "locks", "tmp", "total"  # names in the directory of the entries
-_SHARD = re.compile("[0-9a-f]{2}")
-_PIECE = 1 << 20  # bytes of a large entry that are read at once
+_SHARD, _NAME = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")  # of an entry
 _HOUR = 3600
 _MOST_TOTAL = 64 << 10  # bytes of the file "total" that are read; an entry adds some 8
 _PRUNED = 0.8  # the share of its bound that a store has after it was pruned
@@ -41,21 +40,16 @@ _UNFINISHED = re.compile(r"[0-9a-f]+\.[0-9]+(\..*)?")
 
 
 class StoredFile(NamedTuple):
-    """What lies in a store's directory: an entry with its ``key``, an unfinished write, or a stray.
+    """An entry or an unfinished write, in a directory of the store."""
 
-    Strays are what no store creates, uses or removes; links are, wherever they lead.
-    """
-
-    kind: Literal["entry", "unfinished", "stray"]
     directory: str
     name: str
-    path: str
     size: int
     modified: float  # an entry's last use, to the hour
 
     @property
-    def key(self) -> str:
-        return self.directory + self.name if self.kind == "entry" else ""
+    def is_entry(self) -> bool:
+        return self.directory != _TEMPORARY
 
 
 class LocalStore:
@@ -128,9 +122,9 @@ class LocalStore:
         files = list(self.files())
         for file in files:
             # Of a killed writer: no write takes an hour.
-            if file.kind == "unfinished" and file.modified < time.time() - _HOUR:
+            if not file.is_entry and file.modified < time.time() - _HOUR:
                 self._remove(file)
-        entries = sorted((file for file in files if file.kind == "entry"), key=lambda file: file.modified)
+        entries = sorted((file for file in files if file.is_entry), key=lambda file: file.modified)
         total = sum(file.size for file in entries)
         if total > self.bound:
             for file in entries:
@@ -145,71 +139,27 @@ class LocalStore:
         pass
 
     def files(self) -> Iterator[StoredFile]:
-        """List what is in the store, entries in the order of their keys.
-
-        The store's own files (total, locks) are excluded.
-        """
-        for outer, status in self._list(""):
-            if outer in (_LOCKS, _TOTAL):
+        """List the entries and unfinished writes; whatever else lies in the directory is left out."""
+        for directory, _ in self._list(""):
+            if directory == _TEMPORARY:
+                pattern = _UNFINISHED
+            elif _SHARD.fullmatch(directory):
+                pattern = _NAME
+            else:
                 continue
-            is_ours = (outer == _TEMPORARY or _SHARD.fullmatch(outer)) and stat.S_ISDIR(status.st_mode)
-            for name, inner in self._list(outer) if is_ours else [("", status)]:
-                kind: Literal["entry", "unfinished", "stray"] = "stray"
-                if name and stat.S_ISREG(inner.st_mode):
-                    if outer == _TEMPORARY:
-                        kind = "unfinished" if _UNFINISHED.fullmatch(name) else "stray"
-                    elif KEY_PATTERN.fullmatch(outer + name):
-                        kind = "entry"
-                path = os.path.join(self._prefix, outer, name).rstrip(os.sep)
-                yield StoredFile(kind, outer, name, path, inner.st_size, inner.st_mtime)
+            for name, status in self._list(directory):
+                if pattern.fullmatch(name) and stat.S_ISREG(status.st_mode):
+                    yield StoredFile(directory, name, status.st_size, status.st_mtime)
 
-    def flaw(self, entry: StoredFile) -> str:
-        """Explain why :meth:`get` rejects `entry`; empty if it is valid, or if it is gone.
-
-        Reads the file in pieces. It does not count as a use.
-        """
-        import hashlib  # slow to import
-
-        try:
-            with self._open_file(entry) as file:
-                head = file.read(CONTENT_START)
-                if len(head) < CONTENT_START or not head.startswith(MAGIC):
-                    return "it does not begin as an entry does"
-                digest = hashlib.sha256(head[KEY])
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            return f"it cannot be read: {error.strerror or error}"
-        if head[DIGEST] != digest.digest():
-            return "its digest is that of another content"
-        if head[KEY] != bytes.fromhex(entry.key):
-            return f"it is the entry of another key, {head[KEY].hex()}"
-        return ""
-
-    def peek(self, entry: StoredFile, size: int = -1) -> bytes:
-        """Return the first `size` bytes of the content of `entry`, or all; empty if it cannot be read.
-
-        The content is not verified. It does not count as a use.
-        """
-        with contextlib.suppress(OSError), self._open_file(entry) as file:
-            file.seek(CONTENT_START)
-            return file.read(size)
-        return b""
-
-    def remove(self, file: StoredFile) -> bool:
-        """Remove an entry or an unfinished write; return whether it is gone."""
+    def clear(self) -> int:
+        """Remove all entries and unfinished writes; return how many of them could not be removed."""
         with contextlib.suppress(OSError), self._open() as objects:
             objects.remove(_TOTAL)  # the next prune scans
-        return self._remove(file)
+        # Locks stay: they are empty, and may be held.
+        return sum(not self._remove(file) for file in list(self.files()))
 
     def _open(self) -> PrivateDirectory:
         return PrivateDirectory(self._prefix)
-
-    def _open_file(self, file: StoredFile) -> BinaryIO:
-        with self._open() as objects, PrivateDirectory(file.directory, objects) as directory:
-            return open(directory.open(file.name)[0], "rb")
 
     def _remove(self, file: StoredFile) -> bool:
         try:

@@ -11,8 +11,8 @@ from cuda_ext.formats.sha256 import sha256
 
 KEY_PATTERN = re.compile("[0-9a-f]{64}")
 # An entry: this, the SHA-256 of all that follows, the key, and the content.
-MAGIC = b"cudaext\x01"  # the last byte is the version of the format
-DIGEST, KEY, CONTENT_START = slice(8, 40), slice(40, 72), 72
+_MAGIC = b"cudaext\x01"  # the last byte is the version of the format
+_KEY_START, _CONTENT_START = 40, 72
 
 
 class Store(Protocol):
@@ -57,11 +57,11 @@ class NullStore:
 def pack(key: str, content: bytes) -> bytes:
     """Make an entry. It contains its key, so that a renamed entry is a miss."""
     body = bytes.fromhex(key) + content
-    return b"".join((MAGIC, sha256(body), body))
+    return b"".join((_MAGIC, sha256(body), body))
 
 
 def unpack(key: str, entry: bytes) -> bytes | None:
     """Return the content of an entry, or None if any byte is wrong."""
-    digest = sha256(memoryview(entry)[KEY.start :])
-    is_valid = entry[:CONTENT_START] == MAGIC + digest + bytes.fromhex(key)
-    return entry[CONTENT_START:] if is_valid else None
+    digest = sha256(memoryview(entry)[_KEY_START:])
+    is_valid = entry[:_CONTENT_START] == _MAGIC + digest + bytes.fromhex(key)
+    return entry[_CONTENT_START:] if is_valid else None

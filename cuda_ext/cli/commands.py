@@ -33,7 +33,7 @@ Examples:
 """
 _EXIT_CODES = [
     ("0", "success"),
-    ("1", "an error, or a problem that doctor or verify found"),
+    ("1", "an error, or a problem that doctor found"),
     ("2", "wrong usage"),
 ]
 

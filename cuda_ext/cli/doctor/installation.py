@@ -143,7 +143,7 @@ def examine_cache() -> Iterator[Finding]:
 def _describe_cache(store: LocalStore) -> Finding:
     until = time.monotonic() + _PATIENCE
     files = takewhile(lambda _: time.monotonic() < until, store.files())
-    sizes = [file.size for file in files if file.kind == "entry"]
+    sizes = [file.size for file in files if file.is_entry]
     is_all = time.monotonic() < until
     directory = str(store.objects.parent)
     rights = read_rights(store.objects)

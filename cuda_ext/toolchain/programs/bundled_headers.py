@@ -62,20 +62,35 @@ def unpacked_headers(version: str, *, in_files: bool) -> Path | None:
     return None
 
 
-def unpacked_directories(cache: Path) -> list[Path]:
-    """List all unpacked headers in `cache`, and the remains of interrupted processes."""
+def measure_unpacked(cache: Path) -> int:
+    """Return the size of all unpacked headers in `cache`; files that disappear meanwhile do not count."""
+    size = 0
+    for headers in _unpacked_directories(cache):
+        for parent, _, names in os.walk(headers):
+            for name in names:
+                with suppress(OSError):
+                    size += Path(parent, name).lstat().st_size
+    return size
+
+
+def remove_unpacked(cache: Path) -> int:
+    """Remove all unpacked headers in `cache`; return how many directories could not be removed."""
+    return sum(not _remove(headers) for headers in _unpacked_directories(cache))
+
+
+def _unpacked_directories(cache: Path) -> list[Path]:
+    """All unpacked headers in `cache`, and the remains of interrupted processes."""
     try:
-        return sorted(p for p in cache.iterdir() if _UNPACKED.fullmatch(p.name) and p.is_dir())
+        found = sorted(path for path in cache.iterdir() if _UNPACKED.fullmatch(path.name))
     except OSError:
         return []
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
-def remove_unpacked(headers: Path) -> bool:
+def _remove(headers: Path) -> bool:
     """Remove unpacked `headers`, unless other users may write to them; return whether they are gone."""
     try:
-        if headers.is_symlink():
-            headers.unlink()
-        elif not distrust(headers.lstat()):
+        if not distrust(headers.lstat()):
             remove_directory(headers)
     except FileNotFoundError:
         pass
