@@ -160,26 +160,6 @@ function(cuda_ext_add_module target)
     cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY \"\${CMAKE_SOURCE_DIR}\" CALL _cuda_ext_check_depends ${target})")
   endif()
 
-  set(stamps)
-  foreach(source IN LISTS cuda_ext_sources)
-    # Build tools do not accept every character in the name of an output.
-    string(SHA256 stamp "${source}")
-    string(SUBSTRING "${stamp}" 0 16 stamp)
-    set(stamp "${directory}/stamps/${stamp}")
-    set(language CUDA)
-    if(source MATCHES "[.]py$")
-      set(language Python)
-    endif()
-    add_custom_command(
-      OUTPUT "${stamp}"
-      COMMAND ${step} compile "${directory}" "${target}" "${source}" "${stamp}" "${stamp}.d"
-      DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject} ${cuda_ext_depends}
-      DEPFILE "${stamp}.d"
-      COMMENT "Compiling ${language} source ${source}"
-      VERBATIM)
-    list(APPEND stamps "${stamp}")
-  endforeach()
-
   set(package "${directory}/python/${cuda_ext_path}")
   list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
   set(headers)
@@ -189,15 +169,18 @@ function(cuda_ext_add_module target)
       list(APPEND headers "${directory}/include/${cuda_ext_path}/compile.hpp")
     endif()
   endif()
-  # Files whose content stays the same are not written, so that C++ is compiled only when needed. Those that
-  # are deleted are generated again: Ninja knows the byproducts, and the depfile has all others.
+  list(TRANSFORM cuda_ext_sources PREPEND "${PROJECT_SOURCE_DIR}/")
+  # One command for a module: it compiles in as many processes as there are cores. Ninja runs one command with a
+  # terminal at a time. Files whose content stays the same are not written, so that C++ is compiled only when needed.
+  # Those that are deleted are generated again: Ninja knows the byproducts, and the depfile has all others.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
     BYPRODUCTS ${headers} ${code} "${package}/manifest.json"
-    COMMAND ${step} generate "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
-    DEPENDS ${stamps} "${directory}/module.json"
+    COMMAND ${step} build "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
+    DEPENDS "${directory}/module.json" ${cuda_ext_sources} ${cuda_ext_pyproject} ${cuda_ext_depends}
     DEPFILE "${directory}/module.stamp.d"
-    COMMENT "Generating ${cuda_ext_name}"
+    COMMENT "Compiling ${cuda_ext_name}"
+    USES_TERMINAL
     VERBATIM)
   # The root of scikit-build-core's wheel, for one platform or for all (wheel.platlib = false).
   foreach(root IN ITEMS "${SKBUILD_PLATLIB_DIR}" "${SKBUILD_PURELIB_DIR}")

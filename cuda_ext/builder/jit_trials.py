@@ -28,7 +28,7 @@ def plan_trials(plan: ModulePlan, compiler: CompilerInfo) -> list[LibraryPlan]:
     trials: dict[str, LibraryPlan] = {}
     for library in plan.libraries:
         names = [unit.name for unit in library.units if unit.kind == "cu"]
-        if names and plan.embeds(library) and not library.only:
+        if names and plan.embeds(library):
             trials.setdefault(names[0], _trial(library, compiler))
     return list(trials.values())
 

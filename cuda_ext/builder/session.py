@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, SourceKind
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError, join_errors
 from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice
@@ -62,28 +63,14 @@ def build_project(
         return build(project, environ, progress)
 
 
-def build(
-    project: Project, environ: Mapping[str, str], progress: Progress, fallback: Path | None = None
-) -> list[Package]:
-    """Build the packages of all modules of `project`. Without a usable cache, use one in `fallback`.
+def build(project: Project, environ: Mapping[str, str], progress: Progress) -> list[Package]:
+    """Build the packages of all modules of `project`.
 
     Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless only
     the kernels show it, and for failed compilations with all of them.
     """
-    with _session(project, environ, progress, fallback) as session:
+    with _session(project, environ, progress) as session:
         return session.build()
-
-
-def compile_source(
-    project: Project, source: str, environ: Mapping[str, str], progress: Progress, fallback: Path
-) -> set[str]:
-    """Compile what `source` contributes to each module of `project`, for a later :func:`build`.
-
-    Both need the same `fallback`. Returns the paths of all files that the products depend on. Raises
-    :class:`BuildError`.
-    """
-    with _session(project, environ, progress, fallback) as session:
-        return session.compile(source)
 
 
 def plan(project: Project, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
@@ -93,11 +80,9 @@ def plan(project: Project, environ: Mapping[str, str] = os.environ) -> list[Modu
 
 
 @contextmanager
-def _session(
-    project: Project, environ: Mapping[str, str], progress: Progress, fallback: Path | None = None
-) -> Iterator[_Session]:
+def _session(project: Project, environ: Mapping[str, str], progress: Progress) -> Iterator[_Session]:
     """Open a session, and keep what it learned for the next one, however it ends."""
-    with closing(open_store(environ, progress.message, fallback)) as store:
+    with closing(open_store(environ, progress.message)) as store:
         session = _Session(project, environ, progress, store)
         try:
             yield session
@@ -171,24 +156,6 @@ class _Session:
             check_outside(variable if path else where, file, self._project.source_directories())
         return file
 
-    def compile(self, source: str) -> set[str]:
-        """Compile `source`; return the files that the products depend on."""
-        root = self._project.root
-        plans = [plan.restrict(source) for plan in self.plan(source)]
-        compiled = self._compile(Batch(self._timings, self._progress), plans)
-        _succeeded([result for *_, results in compiled for result in results])
-        files = {str(root / source)}
-        for module, plan, results in compiled:
-            self._show_obstacles(module, plan)
-            for own_plan, library in zip(plan.libraries, _succeeded(results), strict=True):
-                for log in library.log:
-                    self._progress.message(log)
-                own = {name for unit in own_plan.compiled_units for name in unit.headers}
-                files.update(str(root / name) for name in own & library.reads)
-                cache = self._cache_for(module, own_plan.units[0].kind)
-                files |= cache.files(own_plan.compiled_units, library.reads)
-        return files
-
     def _compile(
         self, batch: Batch, plans: Sequence[ModulePlan]
     ) -> list[tuple[ModuleConfig, ModulePlan, list[Library | BuildError]]]:
@@ -232,17 +199,14 @@ class _Session:
         self._timings.save()
         self._store.prune()
 
-    def plan(self, source: str | None = None) -> list[ModulePlan]:
-        """Plan each module, or what concerns `source`; compile nothing.
+    def plan(self) -> list[ModulePlan]:
+        """Plan each module; compile nothing.
 
         The compiler is only asked what the cache does not know.
         """
         modules = self._project.modules
         sources = [Sources(module, self._project.root) for module in modules]
         check_overrides((m, own.names) for m, own in zip(modules, sources, strict=True))
-        if source is not None:
-            for own in sources:
-                own.restrict(source)
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
@@ -287,7 +251,13 @@ class _Session:
         version = self._cache_for(module).compiler.version if libraries else "0.0"
         compiled = assemble(plan, libraries, module.settings.compiler, version)
         variants, where = module.settings.variants, module.key_path("variants")
-        return generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
+        package = generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
+        reads = {name for library in libraries for name in library.reads}
+        units: dict[SourceKind, list[TranslationUnit]] = defaultdict(list)
+        for own in plan.libraries:
+            units[own.units[0].kind] += own.units
+        files = (self._cache_for(module, kind).files(own, reads) for kind, own in units.items())
+        return replace(package, outside=frozenset(chain.from_iterable(files)))
 
     def _cache_for(self, module: ModuleConfig, kind: SourceKind = "cu") -> JobCache:
         """The cache of the compiler of the module, or of the front-end for sources of that `kind`."""

@@ -19,21 +19,13 @@ from cuda_ext.filesystem.private_directory import PrivateDirectory, create_direc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 _DEFAULT_BOUND = 5 << 30
 
 
-def open_store(
-    environ: Mapping[str, str], warn: Callable[[str], None], fallback: Path | None = None
-) -> Store:
-    """Open the local store and, if ``CUDA_EXT_CACHE`` is a URL, the remote one behind it.
-
-    Without a usable local store, use one in the directory `fallback`, if that is given.
-    """
+def open_store(environ: Mapping[str, str], warn: Callable[[str], None]) -> Store:
+    """Open the local store and, if ``CUDA_EXT_CACHE`` is a URL, the remote one behind it."""
     local = open_local_store(environ, warn)
-    if fallback is not None and isinstance(local, NullStore):
-        local = _open(str(fallback), _DEFAULT_BOUND, warn)
     location = environ.get("CUDA_EXT_CACHE", "")
     if "://" not in location or _bound(environ) == 0:
         return local

@@ -80,7 +80,7 @@ def build(
     build put there under other names are removed. --depfile tells that tool when to run this command again.
     The outputs in the depfile are then the directories of the top-level packages.
     """
-    from cuda_ext.builder.package.depfile import is_depfile
+    from cuda_ext.builder.package.depfile import is_depfile, render_depfile
     from cuda_ext.builder.package.in_place import check_outside, write_in_place
     from cuda_ext.cli.doctor.build_system import BuildSystem
     from cuda_ext.filesystem.atomic_directory import replace_file
@@ -108,7 +108,7 @@ def build(
             if other and other.resolve() == depfile.resolve():
                 raise Failure(f"is to be the file of {option} too", where="--depfile", remedy="name another")
         check_replaceable(depfile, "depfile of a build", is_depfile)
-        rule = _render_depfile(project, outputs)  # before the outputs exist
+        inputs = _list_inputs(project)  # before the outputs exist
     options = {
         "CUDAARCHS": ("--arch", ";".join(architectures)),
         "MAX_JOBS": ("--jobs", jobs),
@@ -131,6 +131,9 @@ def build(
             with naming_errors(path):
                 os.utime(path)  # it is up to date, even if nothing had to be written
         if depfile:
+            outside = {file for package in packages for file in package.outside}
+            targets = sorted(map(os.path.normpath, outputs))
+            rule = render_depfile(targets, [cuda_ext.__file__, *sorted(inputs | outside)])
             replace_file(depfile, os.fsencode(rule))
     for flaw in () if output else BuildSystem.read(project.root).flaws():
         if flaw.level == "problem":
@@ -200,15 +203,12 @@ def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> 
     return None if any((output / top).resolve() in sources for top in tops) else Output(project.root, output)
 
 
-def _render_depfile(project: Project, outputs: Iterable[Path]) -> str:
-    from cuda_ext.builder.package.depfile import render_depfile
+def _list_inputs(project: Project) -> set[str]:
+    """The table, sources, headers and searched directories, which a depfile names."""
     from cuda_ext.builder.sources.inputs import TABLE, searched_directories
 
-    inputs = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
-    return render_depfile(
-        sorted(map(os.path.normpath, outputs)),
-        [cuda_ext.__file__, *(str(project.root / name) for name in sorted(inputs))],
-    )
+    names = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
+    return {str(project.root / name) for name in names}
 
 
 def _summarize(package: Package, directory: Path) -> dict[str, Any]:

@@ -54,8 +54,6 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
     Raises :class:`BuildError` for all failed jobs, and for what does not fit.
     """
     _check_linkable(plan)
-    if plan.only:
-        return _objects(plan, plan.only, products)
     if plan.link:
         return _linked(plan, products)
     unit = plan.units[0]
@@ -89,7 +87,7 @@ def _check_linkable(plan: LibraryPlan) -> None:
 def _compilations(plan: LibraryPlan) -> list[Job]:
     _check_linkable(plan)
     jobs: list[Job] = []
-    for unit in plan.compiled_units:
+    for unit in plan.units:
         if unit.kind in ("cu", *FRONT_ENDS):
             jobs += _passes(plan, unit)
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
@@ -103,7 +101,7 @@ def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
 
 def _links(plan: LibraryPlan, products: Products) -> list[Job]:
     """The jobs that link all units of `plan`. Raises :class:`BuildError` if an object is missing."""
-    if not plan.link or plan.only:
+    if not plan.link:
         return []
     objects = [images for images, _ in _all_objects(plan, products)]
     return [

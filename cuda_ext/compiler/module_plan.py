@@ -35,9 +35,9 @@ class LibraryPlan:
 
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
     as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
-    ``only`` limits a linked library to the compilation of one of its units, without a link. ``file_stem`` is
-    the name of the source's files where its basename is not. A ``trial`` may fail, and no package holds what
-    it makes. One that ``may_be_empty`` is left out if it has no kernel, and another part of its source has.
+    ``file_stem`` is the name of the source's files where its basename is not. A ``trial`` may fail, and no
+    package holds what it makes. One that ``may_be_empty`` is left out if it has no kernel, and another part
+    of its source has.
     """
 
     module: str
@@ -47,15 +47,9 @@ class LibraryPlan:
     emit: Emit = "fatbin"
     link: bool = False
     part: int | None = None
-    only: TranslationUnit | None = None
     file_stem: str = ""
     trial: bool = False
     may_be_empty: bool = False
-
-    @property
-    def compiled_units(self) -> tuple[TranslationUnit, ...]:
-        """The units whose products are needed."""
-        return (self.only,) if self.only else self.units
 
     @property
     def stem(self) -> str:
@@ -100,8 +94,8 @@ class LibraryPlan:
         architectures = [Architecture.parse(image.architecture) for image in unit.images]
         is_whole = (
             [(s.name, s.options, s.instantiate) for s in unit.sources]
-            == [(u.name, u.options, u.instantiate) for u in self.compiled_units]
-            and (self.only or {*architectures} == {*self.architectures} or not self._is_compiled)
+            == [(u.name, u.options, u.instantiate) for u in self.units]
+            and ({*architectures} == {*self.architectures} or not self._is_compiled)
             and len(library.usage) == len(library.code) == len(unit.images)
             and files == {name: sha256(content).hex() for name, content in library.files.items()}
         )
@@ -138,17 +132,6 @@ class ModulePlan:
     def embeds(self, library: LibraryPlan) -> bool:
         """Whether the sources of `library` travel; those of a linked one do together."""
         return self.embed and not any(unit.name in self.obstacles for unit in library.units)
-
-    def restrict(self, source: str) -> ModulePlan:
-        """Plan what can be compiled with the source of that name alone."""
-        libraries = tuple(
-            replace(library, only=unit) if library.link else library
-            for library in self.libraries
-            for unit in library.units
-            if unit.name == source
-        )
-        obstacles = {name: reason for name, reason in self.obstacles.items() if name == source}
-        return replace(self, libraries=libraries, obstacles=obstacles)
 
 
 def file_stems(names: Iterable[str]) -> dict[str, str]:

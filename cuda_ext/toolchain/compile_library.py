@@ -14,7 +14,6 @@ from cuda_ext.compiler.translation_unit import Compiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError, join_errors
 from cuda_ext.fields import is_file_name
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import Unit
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 
 
@@ -40,8 +39,6 @@ def pack_library(
     """
     images, signatures = library_images(plan, products)
     log = compile_log(plan, products)
-    if plan.only:
-        return Library(Unit((plan.only.described,), ()), log=log)
     if plan.emit == "fatbin":
         files = [(f"{plan.stem}.fatbin", _fatbin(plan, images, write_image))] * len(images)
     else:

@@ -285,7 +285,12 @@ def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> N
 def test_a_depfile_names_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "a project"
     files = {"device/fill.cu": f'#include "value.h"\n{FILL}', "include/value.h": ""}
-    write_project(root, f'{SM_90}include-dirs = ["include"]\n[tool.cuda_ext.modules."p.kernels"]\n', files)
+    outside = tmp_path / "outside" / "limit.h"
+    outside.parent.mkdir()
+    outside.touch()
+    files["device/fill.cu"] = f"#include <limit.h>\n{files['device/fill.cu']}"
+    keys = f'include-dirs = ["include"]\noptions = ["-I{outside.parent}"]\n'
+    write_project(root, f'{SM_90}{keys}[tool.cuda_ext.modules."p.kernels"]\n', files)
     (tmp_path / "build").mkdir()
     monkeypatch.chdir(tmp_path / "build")
     assert run("build", root, "-o", ".", "--depfile", "kernels.d")[0] == 0
@@ -293,7 +298,7 @@ def test_a_depfile_names_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert outputs == "p"
     wanted = ["pyproject.toml", "device", "device/fill.cu", "include", "include/value.h"]
     escaped = [str(root / name).replace(" ", "\\ ") for name in wanted]
-    assert [name for name in escaped if name not in inputs] == []
+    assert [name for name in (*escaped, f"{outside}") if name not in inputs] == []
 
 
 def test_an_unchanged_output_is_newer_than_its_inputs(tmp_path: Path) -> None:

@@ -88,8 +88,3 @@ def test_nothing_is_linked_after_a_failure_and_all_failures_are_one_error():
         "device/a.cu(1): error\n(compiling device/a.cu for sm_90)\n\n"
         "device/b.cu(1): error\n(compiling device/b.cu for sm_90)"
     )
-
-
-def test_one_unit_of_a_linked_library_is_compiled_as_for_the_link():
-    plan = LibraryPlan("p.kernels", (A, B), (Architecture.parse("compute_90"),), link=True, only=B)
-    assert [str(job) for job in missing_jobs(plan, {})] == ["device/b.cu lto_90"]

@@ -178,7 +178,7 @@ def test_headers_alone_need_no_compiler(project: CMakeProject, monkeypatch: pyte
         "".join(f"\x1f{w}" for w in ("NAME", "a.k", "EMBED_SOURCES", "device/*.cuh"))
     )
     assert main(["configure", str(directory), "k", root, root, "", "incbin", "Ninja", "OFF", ""]) == 0
-    assert main(["generate", str(directory), "k", str(directory / "s"), str(directory / "s.d")]) == 0
+    assert main(["build", str(directory), "k", str(directory / "s"), str(directory / "s.d")]) == 0
     assert (directory / "include" / "a" / "k.h").is_file()
 
 

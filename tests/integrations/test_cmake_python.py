@@ -154,7 +154,7 @@ def test_a_module_that_is_included_is_built(project: CMakeProject) -> None:
     (project.root / "CMakeLists.txt").write_text(lists + MODULE)
     project.cache["CMAKE_MODULE_PATH"] = str(CMAKE)
     project.configure()
-    assert project.steps()[-1] == "Generating app.kernels"
+    assert project.steps()[-1] == "Compiling app.kernels"
 
 
 def test_a_project_may_do_without(project: CMakeProject) -> None:

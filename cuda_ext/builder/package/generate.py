@@ -19,13 +19,15 @@ from cuda_ext.filesystem.ownership import foreign
 class Package:
     """A generated package: its import name, and its files by path within it.
 
-    ``compiler`` is the compiler's name and version (``nvrtc 13.5``), and ``log`` its output.
+    ``compiler`` is the compiler's name and version (``nvrtc 13.5``), and ``log`` its output. ``outside`` are
+    files outside of the project that the package depends on: those of the compiler, and headers that it read.
     """
 
     name: str
     files: Mapping[str, bytes]
     compiler: str = ""
     log: tuple[str, ...] = ()
+    outside: frozenset[str] = frozenset()
 
     def write(self, directory: Path) -> list[Path]:
         """Replace `directory` by one with exactly these files; return their paths.

@@ -79,26 +79,26 @@ class JobCache:
 
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
-        resolve = self._resolver(plan.compiled_units)
+        resolve = self._resolver(plan.units)
         known = self._contents.find(self._library_key(plan), resolve, plan.decode)
         return known.content if known else None
 
     def keep_library(self, plan: LibraryPlan, library: Library) -> None:
         """Keep the `library` of `plan`, unless a header that it depends on has changed meanwhile."""
-        if self._are_settled(plan.compiled_units, library.reads):
-            resolve = self._resolver(plan.compiled_units)
+        if self._are_settled(plan.units, library.reads):
+            resolve = self._resolver(plan.units)
             self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
 
     def find_refusal(self, plan: LibraryPlan) -> str:
         """Find the text with which the trial `plan` failed; an empty string if it is not known to fail."""
-        resolve = self._resolver(plan.compiled_units)
+        resolve = self._resolver(plan.units)
         known = self._contents.find(key_of("refusal", self._library_key(plan)), resolve, bytes.decode)
         return known.content if known else ""
 
     def keep_refusal(self, plan: LibraryPlan, text: str) -> None:
         """Keep the `text` with which the trial `plan` failed, until a header that it lacks is there."""
         missing = [f"?{name}" for name in re.findall(r'cannot open source file "(.+?)"', text)]
-        resolve = self._resolver(plan.compiled_units)
+        resolve = self._resolver(plan.units)
         self._contents.keep(key_of("refusal", self._library_key(plan)), missing, resolve, text.encode())
 
     def keys(self, job: Job) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ class JobCache:
         """The key of the library of `plan`, which includes the headers of its units."""
         fields = [plan.compress, plan.emit, plan.stem, str(plan.part), " ".join(map(str, plan.architectures))]
         if plan.link:
-            fields += ["only" if plan.only else plan.module, *sorted({unit.kind for unit in plan.units})]
-        for unit in plan.compiled_units:
+            fields += [plan.module, *sorted({unit.kind for unit in plan.units})]
+        for unit in plan.units:
             fields += [self._key_of_source(unit), self._key_of_headers(unit)]
         return key_of("library", self._linker, self._packer, *fields)
 

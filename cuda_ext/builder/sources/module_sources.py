@@ -56,12 +56,6 @@ class Sources:
             found |= {name: text, **reached}
         return found
 
-    def restrict(self, name: str) -> None:
-        """Leave out all sources but `name`, unless the others decide on its instantiations or its link."""
-        settings = self._module.settings
-        if not settings.link and not settings.instantiate:
-            self.names = [name]
-
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
         tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
-# An interrupted step ends silently, as compilers do; its child processes receive the signal, too.
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 if __name__ == "__main__":
-    from cuda_ext.integrations.cmake.steps import main
+    try:
+        from cuda_ext.integrations.cmake.steps import main
 
-    sys.exit(main(sys.argv[1:]))
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # an interrupted step ends silently, as compilers do
+        sys.exit(130)

@@ -1,8 +1,7 @@
 """The steps that ``cuda_ext_add_module`` runs when CMake configures and builds a project.
 
-``configure`` reads the arguments of the function and writes what CMake needs for its rules. Each ``compile``
-compiles one source into the cache, in parallel with other sources and the project's C++. Then ``generate``
-assembles the module from the cache.
+``configure`` reads the arguments of the function and writes what CMake needs for its rule. ``build`` compiles
+the module and generates its files.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
 from cuda_ext.manifest import FILE_NAME
 
-_CACHE = "cache"  # of this build tree alone, if the user has no cache
 _SEPARATOR = "\x1f"  # before each argument
 
 
@@ -39,8 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     step, directory, target, *rest = arguments
     steps: Mapping[str, Callable[..., None]] = {
         "configure": _configure,
-        "compile": _compile,
-        "generate": _generate,
+        "build": _build,
     }
     try:
         steps[step](Path(directory), target, *rest)
@@ -95,7 +92,7 @@ def _configure(
     project = call.project()
     (config,) = project.modules
     module = call.check_apart(config.name, list(filter(None, others.split(";"))))
-    # Architectures and the compiler are checked here, rather than once for each source.
+    # Architectures and the compiler are checked here, so that mistakes stop CMake.
     (plan,) = plan_modules(project, call.environ())
     _check_launcher(config)
     units = [unit for library in plan.libraries for unit in library.units]
@@ -170,33 +167,17 @@ def _check_launcher(config: ModuleConfig) -> None:
         raise ConfigError(f"{launcher!r} is not on PATH", where=where, remedy="install it, or leave it out")
 
 
-def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str) -> None:
-    """Compile `source` into the cache."""
-    from cuda_ext.builder.scheduler.progress import Progress
-    from cuda_ext.builder.session import compile_source
-
-    call = Call.read(directory, target)
-    _spell_settings(call.pyproject)
-    # The build tool runs these steps in parallel.
-    environ = {**call.environ(), "MAX_JOBS": "1"}
-    project = call.project()
-    reads = compile_source(project, source, environ, Progress(_show), directory / _CACHE)
-    # CMake's own rule names the source, whose name a depfile may not be able to express.
-    _finish(stamp, depfile, reads - {str(project.root / source)})
-
-
-def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
-    """Write the package below ``python``, the header below ``include``, texts below ``embedded``, and C++.
+def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
+    """Compile the module; write C++, and its files below ``python``, ``include`` and ``embedded``.
 
     These directories are the build tree's own: whatever else they hold is removed.
     """
-    from cuda_ext.builder.scheduler.progress import Progress
-    from cuda_ext.builder.session import build
+    from cuda_ext.builder.session import build_project
 
     call = Call.read(directory, target)
     _spell_settings(call.pyproject)
     project = call.project()
-    (package,) = build(project, call.environ(), Progress(lambda _: None), directory / _CACHE)
+    (package,) = build_project(project, _show, call.environ())
     place = Path("python", *package.name.split("."))
     files = {(place / name).as_posix(): content for name, content in package.files.items()}
     byproducts = {(place / FILE_NAME).as_posix()}
@@ -219,15 +200,17 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
         byproducts |= {name for name in cpp.files if name.startswith("include/")} | {cpp.source}
     _write(directory, files)
+    inputs = {str(project.root / name) for name in project.source_files()} | package.outside
     watched = {directory / name for name in files}
     if call.restores_byproducts:
         watched -= {directory / name for name in byproducts}
         # Ninja runs this step again for a dependency that is newer than the start of the last run.
-        inputs = (directory / "module.json", *directory.glob("stamps/*"))
-        start = max(path.stat().st_mtime_ns for path in inputs)
+        start = max(Path(path).stat().st_mtime_ns for path in {str(directory / "module.json"), *inputs})
         for path in watched:
             os.utime(path, ns=(start, min(start, path.stat().st_mtime_ns)))
-    _finish(stamp, depfile, map(str, watched.union(project.root / name for name in project.source_files())))
+    rule = render_depfile([stamp], sorted({*inputs, *map(str, watched), cuda_ext.__file__}))
+    Path(depfile).write_bytes(os.fsencode(rule))
+    Path(stamp).touch()
 
 
 def _write(directory: Path, files: Mapping[str, bytes]) -> None:
@@ -240,14 +223,6 @@ def _write(directory: Path, files: Mapping[str, bytes]) -> None:
             path.unlink()
     for path, content in others.items():
         replace_file(path, content)
-
-
-def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
-    """Touch `stamp` and write its depfile: the files that it `reads`, and this package."""
-    Path(stamp).parent.mkdir(exist_ok=True)
-    rule = render_depfile([stamp], sorted({*reads, cuda_ext.__file__}))
-    Path(depfile).write_bytes(os.fsencode(rule))
-    Path(stamp).touch()
 
 
 def _show(text: str) -> None:
