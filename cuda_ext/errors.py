@@ -1,8 +1,8 @@
 """Every exception that a user can meet.
 
-Each has a problem, the place where it is (a key path or ``file:line``), and a remedy; this module alone
-formats its text. Driver errors say what was found, what was needed, and what to do. Any other exception that
-reaches the end of a command is a defect of this package, and :func:`describe_error` words it.
+Each exception has a problem, its place (a key path or ``file:line``), and a remedy. Only this module formats
+its text. Driver errors say what was found, what was needed, and what to do. Any other exception that reaches
+the end of a command is a defect of this package, and :func:`describe_error` reports it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class CudaExtError(Exception):
     """Base class of this package's exceptions.
 
     ``problem`` says what is wrong, ``where`` is a key path, a ``file:line`` or a name, and ``remedy`` says
-    what to do; the latter two may be empty. The text is ``where: problem; remedy``, with a line of its own
-    for the remedy of a problem that has indented lines.
+    what to do; the latter two may be empty. The text is ``where: problem; remedy``. If the problem has
+    indented lines, the remedy has a line of its own.
     """
 
     def __init__(self, problem: str, *, where: str | Path = "", remedy: str = "") -> None:
@@ -81,10 +81,10 @@ class ToolchainError(BuildError):
 
 
 class CompilationError(BuildError):
-    """The compiler refused a translation unit; the message holds the compiler's own text.
+    """The compiler refused a translation unit; the message contains the compiler's own text.
 
-    ``commands`` are those that it was run with, if a build did so. ``reasons`` are the source and the
-    compiler's texts, where the message also says for which architectures it was compiled.
+    ``commands`` are the command lines of the compiler, if a build ran it. ``reasons`` are the source and the
+    compiler's texts, if the message also says for which architectures it was compiled.
     """
 
     commands: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class CompilationError(BuildError):
 
 
 class CacheWarning(UserWarning):
-    """What is compiled on demand cannot be kept, and is compiled again by the next process."""
+    """The cache cannot keep kernels compiled on demand, so the next process compiles them again."""
 
 
 class StoreError(BuildError):
@@ -154,15 +154,15 @@ class LaunchError(DriverError):
 class KernelNotFoundError(CudaExtError, AttributeError, KeyError):
     """The module has no kernel, symbol or instantiation of that name.
 
-    It is an :class:`AttributeError` and a :class:`KeyError` too, so that ``hasattr`` and mapping-style
-    look-ups behave as everywhere else.
+    It is also an :class:`AttributeError` and a :class:`KeyError`, so that ``hasattr`` and mapping-style
+    lookups behave as everywhere else.
     """
 
 
 class ArgumentError(CudaExtError, TypeError, ValueError):
     """An argument of a launch does not fit the kernel's signature; nothing reached the GPU.
 
-    ``signature`` is that of the kernel, where it is known.
+    ``signature`` is the kernel's signature, if it is known.
     """
 
     def __init__(self, problem: str, *, where: str = "", remedy: str = "", signature: str = "") -> None:
@@ -175,7 +175,7 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
 
 
 def join_errors(errors: Iterable[BuildError]) -> str:
-    """The texts of `errors`: one of those in which a source was refused for the same reasons."""
+    """Join the texts of `errors`. Of several errors with the same reasons, show one and count the others."""
     texts: dict[object, list[str]] = {}
     for error in errors:
         reasons = error.reasons if isinstance(error, CompilationError) else ()
@@ -191,13 +191,13 @@ def _first_of(texts: list[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'axpy'?`` with the known name that is most similar, or nothing where none is."""
+    """Return ``did you mean 'axpy'?`` with the most similar known name, or an empty string."""
     close = closest_name(name, known)
     return f"did you mean {close!r}?" if close else ""
 
 
 def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str:
-    """The known name that is most similar, or an empty string; `similarity` is from 0 to 1."""
+    """Return the most similar known name, or an empty string; `similarity` is from 0 to 1."""
     import difflib  # slow to import
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)
@@ -207,8 +207,8 @@ def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> st
 def escape_controls(text: str) -> str:
     """Spell the control characters of `text` as Python does, except tabs and ends of lines.
 
-    Terminals obey control characters, and some order the text around them. Halves of a surrogate pair are
-    bytes of a file name that are not UTF-8.
+    Terminals obey control characters, and some of these reorder the text around them. A lone surrogate stands
+    for a byte of a file name that is not UTF-8.
 
     >>> escape_controls("red\\x1b[31m, \\udcff\\n")
     'red\\\\x1b[31m, \\\\udcff\\n'
@@ -222,11 +222,11 @@ def escape_controls(text: str) -> str:
 
 
 def shorten(text: str, most: int = 200) -> str:
-    """Cut a `text` of any length for a message, which shows `most` characters of it."""
+    """Cut a `text` to at most `most` characters, for a message."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-# The packages that the extra "build" brings in, as they are imported.
+# The packages that the extras for building install, by their import names.
 _ONLY_TO_BUILD = ("cuda", "jinja2", "platformdirs", "rich", "zstandard")
 
 
@@ -234,7 +234,7 @@ def describe_error(error: Exception) -> str:
     """Return the message for an `error` that ends a command.
 
     An error of this package or of the system is a message by itself, and so is a missing package that only
-    building needs. All others are defects: one line, and the traceback in a file of the user's that it names.
+    building needs. All others are defects: the message is one line, and names a file with the traceback.
     """
     if isinstance(error, CudaExtError):
         return str(error)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-# The types of the language by their codes, and those of integers.
+# The built-in types by their codes, and the codes of integers.
 BUILTIN = {
     "v": "void",
     "w": "wchar_t",
@@ -40,7 +40,7 @@ INTEGERS = set("wbcahstijlmxyno")
 class LoweredValue(NamedTuple):
     """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration.
 
-    The spelling of an integer does not show its type, unless that is ``int``: then it ``has_type``.
+    It ``has_type`` if its spelling shows its type. The spelling of an integer shows only the type ``int``.
     """
 
     number: int | None
@@ -53,10 +53,10 @@ class LoweredValue(NamedTuple):
 class LoweredType:
     """A type, spelled as ``left`` and ``right`` of what it declares: ``float(*`` and ``)[9]``.
 
-    ``target`` is what a pointer points to, the element of an array, and the result of a function.
-    ``arguments`` are those of a template. A ``dependent`` type is a member of a template's argument. It may
-    be any type. An argument of the kernel's template occurs in a type ``of_parameter``. A ``simple`` type
-    consists of names, pointers and qualifiers.
+    ``target`` is the type that a pointer points to, the element of an array, or the result of a function.
+    ``arguments`` are the template arguments. A ``dependent`` type is a member of a template argument and may
+    be any type. A type is ``of_parameter`` if an argument of the kernel's template occurs in it. A ``simple``
+    type consists of names, pointers and qualifiers.
     """
 
     kind: Literal["builtin", "named", "pointer", "array", "function", "other"]
@@ -76,7 +76,7 @@ class LoweredType:
 
     @property
     def unqualified(self) -> str:
-        """The type without its own qualifiers. Those of an array are its elements'."""
+        """The type without its own qualifiers. The qualifiers of an array belong to its elements."""
         return self._qualified(self.qualifiers if self.kind == "array" else ())
 
     @property
@@ -89,7 +89,7 @@ class LoweredType:
 
 
 def instantiate(template: LoweredType, arguments: tuple[LoweredValue | LoweredType, ...]) -> LoweredType:
-    """`template` with its `arguments`."""
+    """Give the `template` its `arguments`."""
     types = [a for a in arguments if isinstance(a, LoweredType)]
     return replace(
         template,
@@ -102,7 +102,7 @@ def instantiate(template: LoweredType, arguments: tuple[LoweredValue | LoweredTy
 
 
 def point_to(target: LoweredType, sign: str) -> LoweredType:
-    """A pointer or reference to `target`."""
+    """Return a pointer or reference to `target`."""
     left, right = target.spelling.removesuffix(target.right), target.right
     if target.kind in ("array", "function"):
         left, right = f"{left}(", f"){right}"

@@ -1,7 +1,7 @@
 """Read lowered names: C++ names, template arguments and the types of parameters.
 
-Lowered names are mangled by the Itanium C++ ABI (section 5.1), of which this reads what names of kernels and
-variables commonly contain. Nothing beyond that is guessed.
+Lowered names are mangled by the Itanium C++ ABI (section 5.1). This module reads the parts of it that are
+common in names of kernels and variables, and guesses nothing beyond them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from cuda_ext.formats.lowered_names.lowered_types import (
     point_to,
 )
 
-# A value, or the spelling of a type that has but names, pointers and qualifiers; empty for all others.
+# A value, or the spelling of a type that consists of names, pointers and qualifiers; empty for other types.
 LoweredArgument: TypeAlias = str | LoweredValue
 _Argument: TypeAlias = LoweredType | LoweredValue
 
 
 class LoweredName(NamedTuple):
-    """What a lowered name says of a function or variable.
+    """The parts of a function's or variable's lowered name.
 
-    ``name`` is the C++ name without anonymous namespaces. ``arguments`` are those of a template, packs
-    expanded. ``parameters`` are ``None`` for a variable, and where they cannot be read.
+    ``name`` is the C++ name without anonymous namespaces. ``arguments`` are the template arguments, with
+    packs expanded. ``parameters`` are ``None`` for a variable, and if they cannot be read.
     """
 
     name: str
@@ -52,7 +52,7 @@ def read_lowered_name(lowered: str, has_placeholders: bool = False) -> LoweredNa
     ['const $0*']
     >>> read_lowered_name("histogram")
     """
-    # In relocatable code, an identifier of that length precedes a name of internal linkage.
+    # In relocatable code, an identifier of this length precedes a name with internal linkage.
     if match := re.match(r"__nv_static_(\d{1,9})_", lowered):
         lowered = lowered[match.end() + int(match[1]) + 1 :]
         if not lowered.startswith("_Z"):
@@ -65,7 +65,7 @@ def read_lowered_name(lowered: str, has_placeholders: bool = False) -> LoweredNa
 
 
 def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
-    """List the arguments of a kernel template, packs expanded; ``None`` where they cannot be read.
+    """List the arguments of a kernel template, packs expanded; ``None`` if they cannot be read.
 
     >>> [str(getattr(each, "number", each)) for each in template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")]
     ['double', '256']
@@ -88,7 +88,7 @@ _VERSION = re.compile(r"__\d+|_V_\d+(?:_SM_\d+(?:_\d+)*)?|(?:CUB|THRUST)_\d+_(?:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether `name` is an anonymous namespace, a translation unit, or the version of a library."""
+    """True if `name` is an anonymous namespace, a translation unit, or the version of a library."""
     return name.startswith(("_GLOBAL__N_", "_INTERNAL_")) or _VERSION.fullmatch(name) is not None
 
 
@@ -98,12 +98,12 @@ class _Pack(NamedTuple):
     arguments: tuple[_Argument, ...]
 
 
-# What a substitution or a template parameter stands for. Of a name, the namespaces are among them.
+# The meaning of a substitution or a template parameter. Substitutions of names include their namespaces.
 _Known: TypeAlias = LoweredType | LoweredValue | _Pack
 
 
 class _Reader:
-    """Reads a lowered name from left to right. Raises :class:`ValueError` for what it does not know."""
+    """Reads a lowered name from left to right. Raises :class:`ValueError` for unknown encodings."""
 
     def __init__(self, lowered: str, has_placeholders: bool) -> None:
         self._text = lowered
@@ -137,7 +137,7 @@ class _Reader:
         if at_end():
             return None
         types = self._types(at_end)
-        types = types if arguments is None else types[1:]  # a template's name includes the type of its result
+        types = types if arguments is None else types[1:]  # a template's name includes its result type
         return () if [t.left for t in types] == ["void"] else types
 
     def _types(self, at_end: Callable[[], bool]) -> tuple[LoweredType, ...]:
@@ -150,7 +150,7 @@ class _Reader:
         return tuple(types)
 
     def _expanded(self) -> list[LoweredType]:
-        """The types that a pattern with a pack stands for."""
+        """Read the types that a pattern with a pack expands to."""
         start, known = self._at, len(self._known)
         types: list[LoweredType] = []
         count = next((len(p.arguments) for p in self._parameters if isinstance(p, _Pack)), 0)
@@ -159,7 +159,7 @@ class _Reader:
         for index in range(max(count, 1)):
             self._at, self._expanding = start, index
             del self._known[known:]
-            # Of an empty pack, the pattern is read with anything in its place.
+            # For an empty pack, read the pattern with anything in place of the pack.
             types.append(self._type())
         self._expanding = None
         # Later references to the pattern would need its expansions.
@@ -178,7 +178,7 @@ class _Reader:
     def _nested(self, at_end: Callable[[], bool] | None) -> LoweredType:
         """Read the parts of a nested name up to its end; without `at_end`, a single one."""
         name: LoweredType | None = None
-        is_known = False  # whether it is no new substitution
+        is_known = False  # true if it is not a new substitution
         self._last_arguments: tuple[_Known, ...] = ()
         while at_end is None or not at_end():
             if name is not None and not is_known and (at_end or self._peek("I")):
@@ -197,7 +197,7 @@ class _Reader:
         return name
 
     def _part(self, scope: LoweredType | None) -> tuple[LoweredType, bool]:
-        """Read one part of a name within `scope`; also return whether it is no new substitution."""
+        """Read one part of a name within `scope`; also return True if it is no new substitution."""
         if scope is None and self._take("St"):
             return LoweredType("named", "std"), True
         if scope is None and (self._peek("S") or self._peek("T")):
@@ -252,7 +252,7 @@ class _Reader:
         return LoweredValue(number, True, f"({type_.spelling}){number}")
 
     def _expression(self) -> LoweredValue:
-        """Read the address of a function or variable, of all expressions."""
+        """Read the address of a function or variable, the only expression that is supported."""
         self._expect("ad")
         self._expect("L")
         value = self._address("&")
@@ -394,5 +394,5 @@ class _Reader:
 
 
 def _flat(arguments: Sequence[_Known]) -> tuple[_Argument, ...]:
-    """`arguments` with packs expanded."""
+    """Expand the packs among `arguments`."""
     return tuple(a for each in arguments for a in (each.arguments if isinstance(each, _Pack) else (each,)))

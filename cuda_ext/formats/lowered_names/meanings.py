@@ -1,4 +1,4 @@
-"""Name expressions that differ in spelling alone: typedefs, constants, enumerators and literals."""
+"""Name expressions that differ only in spelling: typedefs, constants, enumerators and literals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# The meaning of a kernel that may have parameters of type ``auto``, for which 1, 1u and true differ.
+# The meaning of a kernel that may have ``auto`` parameters, for which 1, 1u and true differ.
 AUTO = "auto"
 
 _NUMBER = re.compile(
@@ -28,7 +28,7 @@ _CAST = re.compile(r"(?:static_cast<([\w:]+)>|(?<![\w:])([\w:]+))[({](-?\d+)[)}]
 
 
 def literal_value(text: str) -> int | None:
-    """The value of a literal; ``None`` above ASCII, where it depends on whether ``char`` is signed."""
+    """Return the value of a literal; ``None`` above ASCII, where it depends on the sign of ``char``."""
     if text in ("true", "false"):
         return int(text == "true")
     if match := _NUMBER.fullmatch(text):
@@ -41,7 +41,7 @@ def literal_value(text: str) -> int | None:
 
 
 class Meanings:
-    """What names mean that stand for one thing alone."""
+    """The meanings of names, without the names that have several meanings."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Meanings:
 
 
 def merge_meanings(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Unite the meanings of several images, but those in which they differ."""
+    """Unite the meanings of several images, without the names whose meanings differ."""
     meanings = Meanings()
     for each in several:
         for name, meaning in each.items():
@@ -63,10 +63,10 @@ def merge_meanings(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
-    """Spell the normalised `expression` with what its names and literals mean.
+    """Replace the names and literals in the normalised `expression` by their meanings.
 
-    `meanings` are those of names in template arguments, with their namespaces, and of whole expressions that
-    are spelled out. Names count as in the kernel's namespace.
+    `meanings` maps names in template arguments, with their namespaces, and whole expressions. Names are
+    looked up from the kernel's namespace.
 
     >>> spell_out("ns::fill<half, B>", {"half": "__half", "ns::B": "1"})
     'ns::fill<__half, 1>'
@@ -81,7 +81,7 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
     def mean(match: re.Match[str]) -> str:
         token = match[0]
         before = arguments[: match.start()]
-        # Templates among the arguments may be ``auto``, too.
+        # Templates among the arguments may have ``auto`` parameters, too.
         needs_type = is_auto or before.count("<") > before.count(">") + 1
         if token.startswith("::"):
             known = meanings.get(token[2:])
@@ -100,7 +100,7 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
 
 
 def scopes_of(name: str) -> list[str]:
-    """The namespaces around the plain `name`, from the innermost to the global one.
+    """Return the namespaces around the plain `name`, from the innermost to the global one.
 
     >>> scopes_of("one::two::kernel")
     ['one::two::', 'one::', '']
@@ -112,9 +112,10 @@ def scopes_of(name: str) -> list[str]:
 def find_meant(
     name: str, known: Iterable[str], meanings_of: Callable[[str], Mapping[str, str]]
 ) -> str | None:
-    """The one of the `known` names that the normalised `name` spells in another way, or ``None``.
+    """Return the `known` name that the normalised `name` spells in another way, or ``None``.
 
-    For each of them, the meanings are those of its unit: others may use the same names for other things.
+    `meanings_of` gives the meanings in the unit of a known name: other units may use the same names
+    differently.
     """
     if not name.endswith((">", ")")):
         return None

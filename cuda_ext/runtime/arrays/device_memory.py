@@ -1,6 +1,6 @@
 """Arrays in device memory: tensors, arrays, buffers, and everything with DLPack.
 
-:func:`device_memory` says where they are, and :func:`array_layout` how their elements lie there.
+:func:`device_memory` gives their address and device, and :func:`array_layout` the layout of their elements.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ DeviceArray: TypeAlias = HasDataPtr | HasCudaArrayInterface | HasDLPackDevice
 class DeviceMemory(NamedTuple):
     """An address in device memory.
 
-    ``dtype`` is empty and ``device``, the ordinal of the GPU, is ``None`` where they are not known.
-    ``stream`` returns the handle of the library's current stream on a device; it is ``None`` for plain
-    addresses.
+    ``dtype`` is empty and ``device``, the ordinal of the GPU, is ``None`` if they are not known. ``stream``
+    returns the handle of the library's current stream on a device; it is ``None`` for plain addresses.
     """
 
     address: int
@@ -55,7 +54,7 @@ class DeviceMemory(NamedTuple):
 
 
 def device_memory(value: object) -> DeviceMemory | None:
-    """The device memory of `value`, or ``None`` if it is no array.
+    """Return the device memory of `value`, or ``None`` if it is not an array.
 
     Raises :class:`ArgumentError` for arrays in other memory, and for memory that has been freed.
     """
@@ -132,12 +131,12 @@ def _cupy_stream(device: int) -> int:
 
 
 def _interface_stream(stream: int | None) -> Callable[[int], int]:
-    # The array is ready after the work in that stream.
+    # The array is ready after the work in this stream.
     return lambda _: stream or 0
 
 
 def _read_buffer(buffer: Any) -> DeviceMemory:
-    """The memory of a ``Buffer`` of cuda.core, which has no dtype."""
+    """Read the memory of a ``Buffer`` of cuda.core, which has no dtype."""
     try:
         address, accessible, device = buffer.handle, buffer.is_device_accessible, buffer.device_id
     except RuntimeError:  # it has been closed
@@ -175,7 +174,7 @@ class ArrayLayout(NamedTuple):
 
     @property
     def reach(self) -> range:
-        """The bytes between the lowest and the highest of all elements, counted from the first element."""
+        """The bytes from the lowest to the highest element, counted from the first element."""
         if not self.size:
             return range(0)
         steps = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
@@ -184,14 +183,14 @@ class ArrayLayout(NamedTuple):
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements are contiguous in C order."""
+        """True if the elements are contiguous in C order."""
         in_order = _c_order(self.shape, self.item)
         axes = zip(self.shape, self.strides, in_order, strict=True)
         return self.size == 0 or all(extent == 1 or stride == ordered for extent, stride, ordered in axes)
 
 
 def array_layout(value: Any) -> ArrayLayout | None:
-    """The layout of an array in device memory, or ``None`` for an address.
+    """Return the layout of an array in device memory, or ``None`` for an address.
 
     Raises :class:`ArgumentError` for arrays that do not provide it.
     """
@@ -230,12 +229,12 @@ def _interface_layout(interface: Any) -> ArrayLayout:
 
 
 def c_layout(shape: tuple[int, ...], item: int) -> ArrayLayout:
-    """The layout of a contiguous array in C order, with elements of `item` bytes."""
+    """Return the layout of a contiguous array in C order, with elements of `item` bytes."""
     return ArrayLayout(shape, _c_order(shape, item), item)
 
 
 def _layout(shape: Iterable[int], strides: Iterable[int] | None, item: int) -> ArrayLayout:
-    """The layout with `strides` in items, or in C order if they are ``None``."""
+    """Return the layout with `strides` in items, or in C order if they are ``None``."""
     extents = tuple(shape)
     if strides is None:
         return c_layout(extents, item)

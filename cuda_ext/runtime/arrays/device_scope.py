@@ -1,4 +1,4 @@
-"""``cuda_ext.device_scope``: copies of host arrays in device memory, for several launches or a single one."""
+"""``cuda_ext.device_scope``: copies of host arrays in device memory, for one or several launches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from cuda_ext.runtime.driver.driver import Device
 class _Block:
     """Device memory at `address` with a copy of the host memory in `place`.
 
-    `owners` keep the host memory alive. `stream` used the block last, and `keep` keeps that alive. `written`
-    are the ranges of host memory that kernels have written in the block and that are not copied back yet.
+    `owners` keep the host memory alive. `stream` used the block last, and `keep` keeps the stream alive.
+    `written` are the ranges of host memory that kernels have written in the block and that are not yet copied
+    back.
     """
 
     place: range
@@ -32,7 +33,7 @@ class _Block:
     written: set[range] = field(default_factory=set)
 
     def address_of(self, host: int) -> int:
-        """The address in the block of the copy of what lies at `host`."""
+        """Return the address in the block of the copy of the byte at `host`."""
         return self.address + host - self.place.start
 
     def copies(self, parts: Iterable[range]) -> list[Copy]:
@@ -55,8 +56,8 @@ class _Block:
 class DeviceCopies:
     """Copies of host memory on GPUs, for any thread. Arrays that overlap share one copy.
 
-    Memory that `outer` has a copy of is used there instead of being copied again. No thread adds or removes a
-    copy while another holds the ``lock``.
+    If `outer` has a copy of some memory, that copy is used. No thread adds or removes a copy while another
+    holds the ``lock``.
     """
 
     def __init__(self, outer: DeviceCopies | None = None) -> None:
@@ -69,9 +70,9 @@ class DeviceCopies:
     def place(
         self, device: Device, stream: int, keep: object, arrays: Sequence[HostArray]
     ) -> Iterator[list[int]]:
-        """Copy `arrays` to `device` unless they are there, and give their addresses, for work in `stream`.
+        """Copy `arrays` to `device` unless they are there, and yield their addresses, for work in `stream`.
 
-        Submit the work within the ``with`` block; if that raises, nothing has changed. `keep` keeps the
+        Submit the work within the ``with`` block. If the block raises, nothing changes. `keep` keeps the
         stream alive. The context of `device` must be current.
         """
         new: list[_Block] = []
@@ -115,7 +116,7 @@ class DeviceCopies:
             _free_blocks(temporary)
 
     def expect_addresses(self, arrays: Iterable[HostArray]) -> dict[HostArray, int]:
-        """The addresses that :meth:`place` would give `arrays`, or the same modulo 256.
+        """Predict the addresses that :meth:`place` gives `arrays`, modulo 256.
 
         All memory that the driver allocates begins at multiples of 256.
         """
@@ -129,13 +130,13 @@ class DeviceCopies:
         return found
 
     def device_of(self, array: HostArray) -> int | None:
-        """The GPU that has a copy of `array`, or of a part of it; ``None`` if there is none."""
+        """Return the GPU that has a copy of `array`, or of a part of it; ``None`` if no GPU has."""
         with self.lock:
             overlapping = self._overlapping_blocks(array.place)
             return overlapping[0].staging.device.ordinal if overlapping else None
 
     def copy_back(self, wait: bool = True) -> None:
-        """Copy to the host what kernels wrote. Wait for the kernels first, unless they have finished."""
+        """Copy to the host what kernels wrote. By default, wait for the kernels first."""
         with self.lock:
             written = [block for block in self._blocks if block.written]
             for staging, stream in dict.fromkeys((block.staging, block.stream) for block in written):
@@ -165,7 +166,7 @@ class DeviceCopies:
         return outer + [block for block in self._blocks if _intersect(block.place, place)]
 
     def _find_block(self, arrays: Sequence[HostArray], device: Device) -> _Block | None:
-        """The existing block of `arrays`, which overlap."""
+        """Find the existing block of `arrays`, which overlap."""
         place = _span(arrays)
         where = f"argument {arrays[0].parameter!r}"
         for block in self._overlapping_blocks(place):
@@ -213,7 +214,7 @@ class DeviceScope:
     def fetch(self, array: Any) -> None:
         """Wait for the kernels that write to `array`, and copy their results back before the scope ends.
 
-        Raises :class:`ArgumentError` for objects that are no numpy array.
+        Raises :class:`ArgumentError` for objects that are not numpy arrays.
         """
         if not is_host_array(array):
             raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="fetch")
@@ -222,15 +223,15 @@ class DeviceScope:
 
 @contextmanager
 def device_scope() -> Iterator[DeviceScope]:
-    """A ``with`` block that keeps the numpy arrays of launches in device memory.
+    """Open a ``with`` block that keeps the numpy arrays of launches in device memory.
 
-    Each array is copied to the GPU when it is first an argument. What kernels wrote is copied back when the
-    block ends, also if it ends with an exception. Until then, launches do not wait, and host and device do
-    not see each other's changes: :meth:`DeviceScope.fetch` copies an array back earlier, and changes that the
-    host makes after the first use of an array are ignored.
+    Each array is copied to the GPU when it is first an argument. Arrays that kernels wrote are copied back
+    when the block ends, even with an exception. Until then, launches do not wait, and host and device do not
+    see each other's changes. :meth:`DeviceScope.fetch` copies an array back earlier. Changes that the host
+    makes after the first use of an array are ignored.
 
-    A scope belongs to the thread or task that opens it. In nested scopes, the arrays of the outer one stay on
-    the GPU until the outer one ends. A stream that is passed as a handle must outlive the scope.
+    A scope belongs to the thread or task that opens it. In nested scopes, the arrays of the outer scope stay
+    on the GPU until the outer scope ends. A stream that is passed as a handle must outlive the scope.
     """
     copies = DeviceCopies(innermost_scope())
     _innermost.set(copies)
@@ -247,9 +248,9 @@ def device_scope() -> Iterator[DeviceScope]:
 
 
 def innermost_scope() -> DeviceCopies | None:
-    """The copies of the innermost open scope of this thread or task, or ``None``."""
+    """Return the copies of the innermost open scope of this thread or task, or ``None``."""
     copies = _innermost.get()
-    # A scope may have ended in another thread or task, whose context this one inherited.
+    # A scope may have ended in another thread or task from which this one inherited its context.
     while copies is not None and copies.released:
         copies = copies.outer
     return copies
@@ -260,7 +261,7 @@ def _intersect(one: range, other: range) -> range:
 
 
 def _span(arrays: Sequence[HostArray]) -> range:
-    """The host memory of `arrays`, which overlap and are sorted by address."""
+    """Return the host memory of `arrays`, which overlap and are sorted by address."""
     return range(arrays[0].place.start, max(array.place.stop for array in arrays))
 
 
@@ -284,6 +285,6 @@ def _allocate_block(arrays: Sequence[HostArray], staging: Staging, stream: int, 
 
 def _free_blocks(blocks: Iterable[_Block]) -> None:
     for block in blocks:
-        # It fails only if the driver has lost the GPU and its memory.
+        # This fails only if the driver has lost the GPU and its memory.
         with suppress(DriverCallError), block.staging.device.current():
             block.staging.free(block.address, block.stream)

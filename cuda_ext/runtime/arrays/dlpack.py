@@ -1,7 +1,7 @@
 """DLPack, the exchange format of array libraries: read-only views of device arrays.
 
-See https://dmlc.github.io/dlpack/latest: ``DLTensor`` from ``__dlpack__``, or faster from the table of C
-functions that ``__dlpack_c_exchange_api__`` holds.
+See https://dmlc.github.io/dlpack/latest. A ``DLTensor`` comes from ``__dlpack__``, or faster from the table
+of C functions in ``__dlpack_c_exchange_api__``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Exchange(ctypes.Structure):
 _TENSOR_FROM_OBJECT = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))
 _CURRENT_STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
 
-# Function objects of our own: the prototypes of those of ctypes.pythonapi are shared by all users.
+# Function objects of our own: all users of ctypes.pythonapi share the prototypes of its functions.
 _capsule_name = ctypes.PYFUNCTYPE(c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -90,7 +90,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(value: Any) -> Borrowed:
-    """The tensor of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
+    """Borrow the tensor of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
     if table := _exchange_table(type(value)):
         return _borrow_through(value, table)
     kind, device = map(int, value.__dlpack_device__())
@@ -124,7 +124,7 @@ def _export(value: Any) -> object:
 
 
 def _exchange_table(kind: type) -> _Exchange | None:
-    """The exchange table of `kind` in DLPack version 1, or ``None``."""
+    """Return the exchange table of `kind` in DLPack version 1, or ``None``."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None or _capsule_name(capsule) != b"dlpack_exchange_api":
         return None

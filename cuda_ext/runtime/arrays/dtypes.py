@@ -36,10 +36,10 @@ _COMPLEX = {
 _COMPLEX_STRUCTURES = {*_COMPLEX, "cuFloatComplex", "cuDoubleComplex"}
 _ADDRESS = 8  # bytes
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
-# Compiled when they are needed: looking up a kernel of scalars and their arrays does not.
+# Compiled only when needed: looking up a kernel of scalars and their arrays does not need them.
 _VECTOR = r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?"
 _ARRAY = r"(.*[^])])((?:\[\d+\])+)"  # ``float(*)[3]`` is a pointer
-# The types of the items of vectors whose names differ from them.
+# The item types that are spelled in another way in the names of vectors.
 _ITEMS = {
     "char": "signed char",
     "uchar": "unsigned char",
@@ -56,7 +56,7 @@ _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 def check_dtype(dtype: str, element: str | None) -> None:
     """Raise :class:`ArgumentError` if memory of `dtype` does not hold the C++ type `element`.
 
-    An empty `dtype` and an `element` of ``None`` are unknown and pass.
+    An empty `dtype` and an `element` of ``None`` mean unknown types, which pass.
     """
     accepted = accepted_dtypes(element) if element else ()
     if accepted and dtype and dtype not in accepted:
@@ -65,7 +65,7 @@ def check_dtype(dtype: str, element: str | None) -> None:
 
 @cache
 def accepted_dtypes(element: str) -> tuple[str, ...]:
-    """The names of the dtypes that fit memory of the C++ type `element`; empty if any dtype may fit.
+    """Return the names of the dtypes that fit memory of the C++ type `element`; empty if any dtype may fit.
 
     >>> accepted_dtypes("float"), accepted_dtypes("float2"), accepted_dtypes("Particle")
     (('float32',), ('complex64', 'float32'), ())
@@ -80,7 +80,7 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
 
 
 def is_complex(type_: str) -> bool:
-    """Whether the C++ type is a structure that complex numbers are passed for.
+    """Return True if complex numbers can be passed for this C++ structure.
 
     >>> is_complex("float2"), is_complex("cuda::std::complex<double>"), is_complex("float4")
     (True, True, False)
@@ -89,7 +89,7 @@ def is_complex(type_: str) -> bool:
 
 
 def may_hold_address(type_: str, size: int) -> bool:
-    """Whether a structure of the C++ type and so many bytes may hold an address: its members are not known.
+    """Return True if a structure of this C++ type and size may hold an address, as its members are not known.
 
     >>> may_hold_address("Particle", 16), may_hold_address("Particle", 4), may_hold_address("float4", 16)
     (True, False, False)
@@ -98,7 +98,7 @@ def may_hold_address(type_: str, size: int) -> bool:
 
 
 def item_dtype(element: str) -> str:
-    """The dtype of the items of the C++ type `element`; empty if there is none.
+    """Return the dtype of the items of the C++ type `element`; empty if there is none.
 
     >>> item_dtype("float4"), item_dtype("cuda::std::complex<float>"), item_dtype("Particle")
     ('float32', 'complex64', '')
@@ -126,7 +126,7 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
 
 @cache
 def alignment(element: str) -> int:
-    """The alignment of the C++ type `element` on the GPU, in bytes; 1 if it is not known.
+    """Return the alignment of the C++ type `element` on the GPU, in bytes; 1 if it is not known.
 
     >>> alignment("float"), alignment("float3"), alignment("float4"), alignment("Particle")
     (4, 4, 16, 1)
@@ -142,7 +142,7 @@ def alignment(element: str) -> int:
 
 
 def _split_vector(element: str) -> tuple[str, int, int]:
-    """The type of the items of a vector type, their number, and the most that vectors are aligned to.
+    """Return the item type of a vector type, the number of items, and the largest alignment of vectors.
 
     >>> _split_vector("float3"), _split_vector("ulonglong4_32a"), _split_vector("ufloat3")
     (('float', 3, 16), ('unsigned long long', 4, 32), ('ufloat3', 1, 16))
@@ -160,7 +160,7 @@ def _split_vector(element: str) -> tuple[str, int, int]:
 
 
 def dtype_of_format(letter: str) -> str:
-    """The dtype of a format of the buffer protocol; empty for bytes and formats that are no number.
+    """Return the dtype of a format of the buffer protocol; empty for bytes and formats that are not numbers.
 
     >>> dtype_of_format("d"), dtype_of_format("<i"), dtype_of_format("B")
     ('float64', 'int32', '')
@@ -178,7 +178,7 @@ def dtype_of_format(letter: str) -> str:
 
 
 def dtype_of_typestr(typestr: str) -> str:
-    """The dtype of a typestr of the array interface; the typestr itself if it is no number.
+    """Return the dtype of a typestr of the array interface, or the typestr itself if it is not a number.
 
     >>> dtype_of_typestr("<f4"), dtype_of_typestr("|b1"), dtype_of_typestr(">f4")
     ('float32', 'bool', '>f4')

@@ -34,10 +34,10 @@ class Out:
 
 
 def out(array: HasArrayInterface) -> Out:
-    """Mark a numpy array as output: it is copied from the GPU after the launch, and not to it before.
+    """Mark a numpy array as output: it is copied from the GPU after the launch, but not to it before.
 
     Elements that the kernel does not write are undefined afterwards. Raises :class:`ArgumentError` for
-    objects that are no numpy array.
+    objects that are not numpy arrays.
     """
     if not is_host_array(array):
         raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="out")
@@ -46,9 +46,9 @@ def out(array: HasArrayInterface) -> Out:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArray:
-    """The memory of a numpy array, whose addresses are `place`, that a kernel reads, writes, or both.
+    """The memory of a numpy array, at the addresses `place`, that a kernel reads, writes, or both.
 
-    `owner` keeps it alive. If the array is not contiguous, this is a contiguous copy, and `strided` is the
+    `owner` keeps it alive. If the array is not contiguous, `place` is a contiguous copy, and `strided` is the
     place of the array itself. `parameter` is the name of the parameter.
     """
 
@@ -66,7 +66,7 @@ def is_host_array(value: object) -> bool:
 
 
 def host_array(parameter: Parameter, argument: object) -> HostArray | None:
-    """The memory of `argument`, or ``None`` unless it is a numpy array for a pointer.
+    """Return the memory of `argument`, or ``None`` unless it is a numpy array for a pointer.
 
     Raises :class:`ArgumentError` with the argument's name if the array cannot be copied.
     """
@@ -87,7 +87,7 @@ def host_array(parameter: Parameter, argument: object) -> HostArray | None:
 
 
 def place_of(array: Any) -> range:
-    """The addresses of a numpy array's elements."""
+    """Return the addresses of a numpy array's elements."""
     first = array.__array_interface__["data"][0]
     reach = ArrayLayout(array.shape, array.strides, array.itemsize).reach
     return range(first + reach.start, first + reach.stop)

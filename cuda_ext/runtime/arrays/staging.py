@@ -1,8 +1,8 @@
 """Device memory for copies of host arrays, and these copies at the speed of the bus.
 
-A GPU accesses page-locked memory directly, and pageable memory through the driver, slowly. So large copies go
+A GPU accesses page-locked memory directly, and pageable memory slowly, through the driver. So large copies go
 in chunks through a few page-locked staging buffers: several threads copy chunks between the buffers and the
-arrays while the GPU transfers others. Small copies are left to the driver.
+arrays while the GPU transfers other chunks. The driver does small copies itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
 
-# In bytes: the largest copy that is left to the driver, and the size of a staging buffer.
+# In bytes: the largest copy that the driver does itself, and the size of a staging buffer.
 _SMALL = 64 << 10
 _CHUNK = 2 << 20
-# The unused memory that a pool keeps, in bytes: allocating new memory takes longer than filling it.
+# The unused memory that a pool keeps, in bytes, since allocating new memory takes longer than filling it.
 _POOL_SIZE = 1 << 30
 # A single core copies more slowly than the bus.
 _THREADS = min(4, os.cpu_count() or 1)
@@ -61,9 +61,9 @@ class Staging:
         self._call = device.driver.call
         self._query = device.driver.query
         self.pool = _create_pool(device) if device.has_memory_pools else None
-        # Copies to the host have a stream of their own, so that they wait for no other work.
+        # Copies to the host have their own stream, so that they wait for no other work.
         self._out_stream = self._query("cuStreamCreate", OUT, cuda_h.CU_STREAM_NON_BLOCKING)
-        # The buffers that no thread uses. The GPU may still be using them.
+        # The buffers that no thread uses. The GPU may still use them.
         self._buffers: SimpleQueue[_Buffer] = SimpleQueue()
         for _ in range(_BUFFERS):
             self._buffers.put(_Buffer())
@@ -129,7 +129,7 @@ class Staging:
 
     @contextmanager
     def _buffer(self, stream: int) -> Iterator[_Buffer]:
-        """A staging buffer for exclusive use in `stream`."""
+        """Lend a staging buffer for exclusive use in `stream`."""
         buffer = self._buffers.get()
         try:
             buffer.event = buffer.event or self.device.create_event()
@@ -144,7 +144,7 @@ class Staging:
             self._buffers.put(buffer)
 
     def _is_page_locked(self, copy: Copy) -> bool:
-        """Whether the GPU can access the host memory directly."""
+        """Return True if the GPU can access the host memory directly."""
         attributes, kind = self.device.driver.pointer_attributes, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         ends = copy.host, copy.host + copy.size - 1
         return all(attributes(address, kind) == [cuda_h.CU_MEMORYTYPE_HOST] for address in ends)
@@ -195,6 +195,6 @@ _stagings = ProcessCache()
 
 
 def staging_of(device: Device) -> Staging:
-    """The staging of `device`, whose context must be current."""
+    """Return the staging of `device`, whose context must be current."""
     staging: Staging = _stagings.get_or_create(device.ordinal, lambda: Staging(device))
     return staging

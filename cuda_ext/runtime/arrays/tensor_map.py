@@ -1,6 +1,6 @@
 """``CUtensorMap``, a tensor map of the tensor memory accelerator that a kernel takes by value.
 
-It is given as such, or made of an array for a kernel that fixes its format.
+The caller passes one, or the launch makes one of an array if the image fixes its format.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TENSOR_MAPS = ("CUtensorMap", "CUtensorMap_st")
 
 _SIZE = 128
 _ALIGNMENT = 64
-# What the accelerator requires of addresses and strides, in bytes.
+# The alignment that the accelerator requires of addresses and strides, in bytes.
 _DIVISOR = 16
 
 

@@ -1,4 +1,4 @@
-"""What a kernel uses on a GPU."""
+"""The resources that a kernel uses on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands in for ``_calls`` where that was not compiled: functions of a library, called by address."""
+"""Replace ``_calls`` where that was not compiled: call functions of a library by address."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def open_library(name: str) -> int:
 
 
 def find_symbol(library: int, name: str) -> int:
-    """The address of what the library exports as `name`; 0 if it does not."""
+    """Return the address of the symbol `name` of the library; 0 if there is none."""
     symbol = getattr(ctypes.CDLL("", handle=library), name, None)
     return 0 if symbol is None else ctypes.cast(symbol, ctypes.c_void_p).value or 0
 
 
 def call(function: int, *arguments: int | bytes | None) -> tuple[int, ...]:
-    """Call the function at an address, and release the interpreter meanwhile.
+    """Call the function at an address without holding the GIL.
 
-    An argument is an integer, bytes for a pointer to them, or ``None`` for a pointer to a result. Return what
-    the function returns, an int, and the results.
+    An argument is an integer, bytes for a pointer to them, or ``None`` for a pointer to a result. Return the
+    status of the function, an int, and the results.
     """
     results = [ctypes.c_uint64() for argument in arguments if argument is None]
     addresses = map(ctypes.addressof, results)
@@ -34,7 +34,7 @@ def call(function: int, *arguments: int | bytes | None) -> tuple[int, ...]:
 
 
 def _checked(argument: int | bytes) -> int | bytes:
-    """Refuse what ctypes would convert, such as text, or cut off."""
+    """Refuse arguments that ctypes would convert, such as text, or truncate."""
     if not isinstance(argument, (int, bytes)):
         raise TypeError(f"expected an int, bytes or None, found {argument!r}")
     if isinstance(argument, int) and not -1 << 63 <= argument < 1 << 64:

@@ -1,4 +1,4 @@
-"""Constants and structures of ``cuda.h``, by the names there. Structures are formats of :mod:`struct`."""
+"""Constants and structures of ``cuda.h``, under the same names. Structures are formats of :mod:`struct`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906
 # Devices
 CU_COMPUTEMODE_PROHIBITED = 2
 CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1
-CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2  # and Y and Z behind it
-CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5  # and Y and Z behind it
+CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2  # Y and Z follow
+CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5  # Y and Z follow
 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16
 CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20
 CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39

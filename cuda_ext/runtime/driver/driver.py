@@ -1,7 +1,7 @@
 """The CUDA driver and its devices.
 
-The driver is opened at its first use, never at import. The outcome is cached, a failure too: later calls
-raise the same error without trying again.
+The driver is opened at its first use, never at import. The outcome is cached, even a failure: later calls
+raise the same error without another attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Held while the driver is opened and while images are loaded. A single lock for both, so that a forked child
+# Held while the driver is opened and while images are loaded. One lock protects both, so that a forked child
 # can tell whether another thread was doing either.
 lock = RLock()
 
@@ -36,10 +36,10 @@ _STICKY = {
     cuda_h.CUDA_ERROR_TENSOR_MEMORY_LEAK,
 }
 
-# The handles of the default streams, which exist in every context.
+# The handles of the default streams, which are the same in every context.
 _DEFAULT_STREAMS = {0, 1, 2}
 
-# What to do about errors of cuInit.
+# Remedies for errors of cuInit.
 _INIT_REMEDIES = {
     cuda_h.CUDA_ERROR_SYSTEM_NOT_READY: (
         "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down"
@@ -88,7 +88,7 @@ class Device:
         return self._extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
 
     def attribute(self, number: int) -> int:
-        """A device attribute by its number in ``cuda.h``."""
+        """Return a device attribute by its number in ``cuda.h``."""
         return self.driver.query("cuDeviceGetAttribute", OUT, number, self.ordinal)
 
     def current(self) -> _Current:
@@ -136,8 +136,8 @@ class _Current:
 class Driver:
     """The opened driver, which has these `functions`.
 
-    ``version`` is the newest CUDA version that it supports, ``(13, 0)``. ``fault`` is the error, if there was
-    one, after which all driver calls in this process fail.
+    ``version`` is the newest CUDA version that it supports, ``(13, 0)``. ``fault`` is the error after which
+    all driver calls in this process fail, or ``None``.
     """
 
     def __init__(self, functions: Functions) -> None:
@@ -156,14 +156,14 @@ class Driver:
         return results
 
     def query(self, function: str, *arguments: int | bytes | None) -> int:
-        """Call `function`, which has a single result, and return that."""
+        """Call `function`, which has a single result, and return this result."""
         status, result = self.functions.call(function, *arguments)
         if status:
             raise self.error(function, status)
         return result
 
     def error(self, function: str, code: int) -> DriverCallError:
-        """The error for the status `code` that `function` returned."""
+        """Return the error for the status `code` that `function` returned."""
         name = self._describe("cuGetErrorName", code) or "unknown error"
         description = self._describe("cuGetErrorString", code) or "no description"
         return self._record(DriverCallError(f"{function} failed: {name} ({code}): {description}", code))
@@ -175,7 +175,7 @@ class Driver:
         return ctypes.string_at(text).decode(errors="replace") if text else ""
 
     def _record(self, error: DriverCallError) -> DriverCallError:
-        """Record `error` if it ends all work on the GPU; name the recorded error in all later ones."""
+        """Record `error` if it ends all work on the GPU. Name the recorded error in all later errors."""
         if self.fault:
             return DriverCallError(
                 f"{error}; no work on the GPU succeeds in this process any more since {self.fault}",
@@ -196,24 +196,24 @@ class Driver:
         return self.query("cuDeviceGetCount", OUT)
 
     def device(self, ordinal: int) -> Device:
-        """The GPU with that CUDA ordinal. Raises :class:`NoDeviceError` if there is none."""
+        """Return the GPU with this CUDA ordinal. Raises :class:`NoDeviceError` if there is none."""
         if ordinal not in self._devices:
             if not 0 <= ordinal < self.count:
                 raise NoDeviceError(
                     f"there is no GPU {ordinal}", remedy=f"this process sees {self.count}, counted from 0"
                 )
-            # Of two threads that get here, one stores its device.
+            # If two threads get here, one of them stores its device.
             self._devices.setdefault(ordinal, Device(self, ordinal))
         return self._devices[ordinal]
 
     def current_device(self) -> Device:
-        """The GPU of the current context, or the first where there is none."""
+        """Return the GPU of the current context, or the first GPU if there is no context."""
         if self.count == 1 or not self.query("cuCtxGetCurrent", OUT):
             return self.device(0)
         return self.device(self.query("cuCtxGetDevice", OUT))
 
     def device_of_stream(self, stream: int) -> Device:
-        """The GPU of the stream with that handle; for a default stream, the current one."""
+        """Return the GPU of the stream with this handle; for a default stream, the current GPU."""
         if self.count == 1 or stream in _DEFAULT_STREAMS:
             return self.current_device()
         self.call("cuCtxPushCurrent", self.query("cuStreamGetCtx", stream, OUT))
@@ -223,9 +223,9 @@ class Driver:
             self.call("cuCtxPopCurrent", OUT)
 
     def pointer_attributes(self, address: int, *attributes: int) -> list[int]:
-        """The `attributes`, numbers of ``cuda.h``, of the memory at `address`.
+        """Return `attributes` (numbers of ``cuda.h``) of the memory at `address`.
 
-        They are 0 for memory that is unknown to CUDA, for which the singular of the function gives an error.
+        They are 0 for memory unknown to CUDA. ``cuPointerGetAttribute`` would return an error for it.
         """
         import ctypes  # slow to import, and rarely needed
 
@@ -238,7 +238,7 @@ class Driver:
         return list(values)
 
     def device_of_memory(self, address: int) -> int | None:
-        """The ordinal of the GPU that holds the memory at `address`; ``None`` if it is unknown to CUDA."""
+        """Return the ordinal of the GPU with the memory at `address`; ``None`` if CUDA does not know it."""
         kind, ordinal = self.pointer_attributes(
             address, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         )
@@ -246,7 +246,7 @@ class Driver:
 
 
 class ProcessCache:
-    """Driver objects by key. A forked child starts with none."""
+    """Driver objects by key. A forked child starts with an empty cache."""
 
     __slots__ = ("_objects", "_process")
 
@@ -255,11 +255,11 @@ class ProcessCache:
         self._process = _process
 
     def get(self, key: object) -> Any:
-        """The object of `key`, or ``None``."""
+        """Return the object of `key`, or ``None``."""
         return self._objects.get(key) if self._process is _process else None
 
     def get_or_create(self, key: object, create: Callable[[], Any]) -> Any:
-        """The object of `key`. One thread creates it while others wait."""
+        """Return the object of `key`. One thread creates it while others wait."""
         if self.get(key) is None:
             with lock:
                 if self._process is not _process:
@@ -269,7 +269,7 @@ class ProcessCache:
         return self._objects[key]
 
 
-# Stands for this process; a forked child has another one.
+# Identifies this process; a forked child has another object.
 _process = object()
 
 _outcome: Driver | DriverError | None = None
@@ -295,7 +295,7 @@ def open_driver() -> Driver:
 
 
 def gpu_available() -> bool:
-    """Whether kernels can be launched in this process: there is a usable driver, and a GPU."""
+    """Return True if this process can launch kernels: there is a usable driver, and a GPU."""
     try:
         open_driver()
     except DriverError:
@@ -304,7 +304,7 @@ def gpu_available() -> bool:
 
 
 def gpu_capabilities() -> list[int]:
-    """The compute capabilities of the GPUs in this machine; empty where there is no usable driver."""
+    """Return the compute capabilities of this machine's GPUs; an empty list without a usable driver."""
     try:
         driver = open_driver()
         return sorted({driver.device(ordinal).capability for ordinal in range(driver.count)})
@@ -327,7 +327,7 @@ def _open() -> Driver:
         ) from None
     driver = Driver(functions)
     try:
-        # cuInit comes first, since the other functions assume that there is a driver.
+        # cuInit comes first, since the other functions require that there is a driver.
         driver.call("cuInit", 0)
     except DriverCallError as error:
         raise _explain_refusal(error) from None
@@ -343,7 +343,7 @@ def _open() -> Driver:
 
 
 def _explain_refusal(error: DriverCallError) -> DriverError:
-    """The error to raise for an `error` of ``cuInit``, with a remedy."""
+    """Return the error to raise for an `error` of ``cuInit``, with a remedy."""
     match error.code:
         case cuda_h.CUDA_ERROR_NOT_INITIALIZED:
             return _forked()
@@ -375,7 +375,7 @@ def _forked() -> DriverError:
 
 
 def _copy(error: DriverError) -> DriverError:
-    """A copy to raise: an error keeps the traceback of where it was raised."""
+    """Return a copy to raise, since an error object keeps the traceback of its first raise."""
     from copy import copy
 
     return copy(error)

@@ -17,12 +17,12 @@ else:
     except ImportError:
         from cuda_ext.runtime.driver import ctypes_calls as calls
 
-# An argument that is a pointer to a result.
+# Marks an argument that is a pointer to a result.
 OUT = None
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-# Of CUDA, whose signatures the functions have. It is that of the oldest driver: asking for what a driver
-# lacks is an error, which tools such as compute-sanitizer report.
+# The CUDA version whose signatures the functions have. It is the version of the oldest supported driver:
+# asking for a function that a driver lacks is an error, which tools such as compute-sanitizer report.
 _VERSION = 12000
 
 
@@ -51,7 +51,7 @@ class Functions:
         return calls.call(self._addresses.get(name) or self.address(name), *arguments)
 
     def address(self, name: str) -> int:
-        """The address of the function `name`. Raises :class:`DriverTooOldError` if there is none."""
+        """Return the address of the function `name`. Raises :class:`DriverTooOldError` if there is none."""
         if name not in self._addresses:
             address = self._find(name)
             if not address:
@@ -67,12 +67,12 @@ class Functions:
             status, address, _ = calls.call(self._get_address, *arguments)
             if not status:
                 return address
-        # Drivers before CUDA 12 and stubs: enough to find out that they are that.
+        # For drivers before CUDA 12 and stubs: these functions suffice to identify them.
         return calls.find_symbol(self._library, name)
 
 
 def _has_stream_per_thread() -> bool:
-    """Read the variable of cuda-bindings, whose users share their streams with this package, as it does."""
+    """Read the variable of cuda-bindings, with which this package has to agree on streams."""
     name = "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"
     value = os.environ.get(name, "0")
     try:

@@ -10,30 +10,30 @@ from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 
-# Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
+# The largest cluster that every GPU with clusters supports, in blocks; larger ones need an opt-in.
 PORTABLE_CLUSTER = 8
 
-# The shared memory of a block, static and dynamic, that a kernel may use without opting in to more, in bytes.
+# The static and dynamic shared memory of a block that a kernel may use without an opt-in, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
 
 
 class LoadedKernel:
     """A kernel on `device`, whose context must be current; `handle` is its ``CUkernel``.
 
-    ``fixed`` is the launch configuration that its image fixes, if it does.
+    ``fixed`` is the launch configuration that its image fixes, or ``None``.
     """
 
     def __init__(self, device: Device, handle: int, fixed: FixedLaunch | None = None) -> None:
         self.device = device
         self.fixed = fixed
         self._handle = handle
-        # The function of the primary context: a launch of it cannot run on another device.
+        # The function of the primary context. A launch of it cannot run on another device.
         self.function = device.driver.query("cuKernelGetFunction", OUT, handle)
         self.static_shared = self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
         self.most_threads = self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-        # The dynamic shared memory that a launch may use at present, in bytes.
+        # The dynamic shared memory that a launch may use now, in bytes.
         self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self.static_shared)
-        # The block size that was asked for last, and the shared memory for which it is the best.
+        # The last result of best_block, and the shared memory that it is for.
         self.latest_best_block = 0, 0
         self._best_block = cache(self._find_best_block)
         self.blocks_at_once = cache(self._blocks_at_once)
@@ -45,7 +45,7 @@ class LoadedKernel:
     def allow_shared(self, shared: int) -> None:
         """Allow launches with `shared` bytes of dynamic shared memory.
 
-        Raises :class:`ArgumentError` if the device does not have as much.
+        Raises :class:`ArgumentError` if the device has less.
         """
         if shared <= self.allowed:
             return

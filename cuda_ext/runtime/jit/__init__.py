@@ -1,1 +1,1 @@
-"""Compilation at run time, on demand and ahead of demand, with the user's cache."""
+"""Compilation at run time, on demand and in advance, with the user's cache."""

@@ -51,9 +51,9 @@ def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit
 
 
 def _target(wanted: Architecture, compiler: Compiler) -> Architecture:
-    """The architecture to compile for, so that a GPU of architecture `wanted` can load the image.
+    """Choose the architecture to compile for, so that a GPU of architecture `wanted` can load the image.
 
-    If the compiler does not know `wanted`, it is an older cubin of the same generation, or else PTX.
+    If the compiler does not know `wanted`, this is an older cubin of the same generation, or else PTX.
     """
     if compiler.supports(wanted):
         return wanted

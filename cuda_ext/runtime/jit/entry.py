@@ -14,7 +14,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.manifest import Kernel, Parameter, Symbol
 
-BEGINNING = codec.encode_fields(["cuda-ext on demand 1"])  # of each entry
+BEGINNING = codec.encode_fields(["cuda-ext on demand 1"])  # the first bytes of each entry
 
 
 class EntryKernel(NamedTuple):
@@ -44,11 +44,11 @@ class Entry(NamedTuple):
     symbols: tuple[EntrySymbol, ...]
 
     def kernel(self, expression: str) -> EntryKernel | None:
-        """The kernel with that normalised name expression, or ``None``."""
+        """Return the kernel with this normalised name expression, or ``None``."""
         return next((kernel for kernel in self.kernels if kernel.expression == expression), None)
 
     def lowered_name(self, entity: Kernel | Symbol) -> str | None:
-        """The lowered name of a kernel or symbol in this image, or ``None`` if the image lacks it."""
+        """Return the lowered name of a kernel or symbol in this image, or ``None`` if the image lacks it."""
         if isinstance(entity, Kernel):
             kernel = self.kernel(entity.expression)
             return kernel.lowered if kernel else None
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The ``key`` of another entry, which has what was requested. ``architecture`` is ``None``."""
+    """The ``key`` of another entry, which contains the requested kernel. ``architecture`` is ``None``."""
 
     architecture: str | None
     key: str
@@ -77,7 +77,7 @@ def decode_entry(content: bytes) -> Entry | Reference | None:
         entry = codec.decode(Entry, fields)
         sizes = [symbol.size for symbol in entry.symbols]
         sizes += [n for kernel in entry.kernels for p in kernel.parameters for n in (p.size, p.offset)]
-        # The driver does not load LTO-IR.
+        # The driver cannot load LTO-IR.
         if Architecture.parse(entry.architecture).kind == "cubin":
             read_elf(entry.image)
         if not entry.architecture.startswith("lto") and entry.image and min(sizes, default=0) >= 0:

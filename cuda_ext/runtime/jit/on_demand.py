@@ -1,7 +1,7 @@
-"""Compilation on demand: what a module lacks is compiled on this machine at its first use, and cached.
+"""Compilation on demand: compile missing kernels on this machine at their first use, and cache them.
 
-It runs outside of the locks of launches and loads. Of several threads or processes that request the same,
-one compiles and the others wait for its cache entry.
+It runs outside of the locks of launches and loads. If several threads or processes request the same kernel,
+one compiles it and the others wait for its cache entry.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class OnDemand:
         self.manifest = manifest
         self._read = read
         self._entries: dict[str, Entry] = {}
-        # Reentrant, since a signal handler may request what its thread is compiling.
+        # Reentrant, since a signal handler may request the kernel that its thread is compiling.
         self._locks = ProcessCache()
 
     def obstacle(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
-        """The reason why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""
+        """Say why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""
         embedded = self.manifest.embedded
         if not embedded:
             return "off" if embedded is None else "no source that can be compiled on demand is embedded"
@@ -73,9 +73,9 @@ class OnDemand:
         return ""
 
     def owner(self, expression: str) -> Owner | None:
-        """The source that defines the kernel of `expression`, as far as the source text shows.
+        """Find the source that defines the kernel of `expression`, as far as the source text shows.
 
-        Raises :class:`KernelNotFoundError` if several sources have one of their own.
+        Raises :class:`KernelNotFoundError` if several sources each define such a kernel.
         """
         name = plain_name(expression)
         units = self.manifest.units
@@ -91,7 +91,7 @@ class OnDemand:
         } & owners.keys()
         if len(built) == 1 and self._can_compile(owners[min(built)]):
             return owners[min(built)]
-        # Not needed where one source defines all kernels, as in most modules.
+        # Most modules do not need it: one source defines the kernel.
         from cuda_ext.compiler.name_expressions import choose_sources
 
         in_order = sorted(owners, key=lambda source: owners[source].unit)
@@ -102,7 +102,7 @@ class OnDemand:
             self._kernels_of,
             lambda source: self._can_compile(owners[source]),
         )
-        chosen = chosen or sorted(built)[:1]  # a macro defines it
+        chosen = chosen or sorted(built)[:1]  # a macro defines the kernel
         if len(chosen) > 1:
             raise KernelNotFoundError(
                 f"{expression} was not built ahead, and {' and '.join(chosen)} each define {name}",
@@ -112,14 +112,14 @@ class OnDemand:
         return owners[chosen[0]] if chosen else None
 
     def _can_compile(self, owner: Owner) -> bool:
-        """Whether further instantiations of the source of `owner` may be compiled."""
+        """Return True if further instantiations of the source of `owner` may be compiled."""
         sources = self.manifest.units[owner.unit].sources
         is_embedded = all(source.name in (self.manifest.embedded or ()) for source in sources)
         is_free = not any(symbol.unit == owner.unit for symbol in self.manifest.symbols)
         return is_embedded and is_free and not any(on_demand_obstacle(source.options) for source in sources)
 
     def request_kernel(self, owner: Owner, expression: str, capability: int) -> Request:
-        """The request for the kernel of `expression`, which `owner` defines, on a GPU of `capability`.
+        """Make the request for the kernel of `expression`, defined by `owner`, on a GPU of `capability`.
 
         Raises :class:`KernelNotFoundError` if the unit has variables, which a new image would duplicate.
         """
@@ -138,15 +138,15 @@ class OnDemand:
         return self._request(unit, sources, capability)
 
     def request_unit(self, unit: Unit, capability: int) -> Request:
-        """The request for `unit` as it was built, on a GPU of `capability`."""
+        """Make the request for `unit` as it was built, on a GPU of `capability`."""
         return self._request(unit, unit.sources, capability)
 
     def capabilities(self) -> tuple[int, ...]:
-        """The compute capabilities that the compiler compiles for."""
+        """Return the compute capabilities that the compiler supports."""
         return _open_nvrtc().capabilities()
 
     def find(self, request: Request) -> Entry | None:
-        """The cached entry of `request`, or ``None``."""
+        """Return the cached entry of `request`, or ``None``."""
         key = _key(request)
         if key not in self._entries:
             entry = _read_entry(key)
@@ -158,7 +158,7 @@ class OnDemand:
         return self._entries.get(key)
 
     def compile(self, request: Request) -> Entry:
-        """The entry of `request`, which is compiled unless it is cached.
+        """Return the entry of `request`, and compile it unless it is cached.
 
         Raises :class:`~cuda_ext.errors.BuildError`.
         """
@@ -175,7 +175,7 @@ class OnDemand:
         return self._entries[key]
 
     def compile_together(self, requests: Sequence[Request]) -> None:
-        """Compile `requests`, which differ in their expressions, at once, and cache the result for each."""
+        """Compile `requests`, which differ only in their expressions, at once, and cache each result."""
         request = join_requests(requests)
         entry, reference = self.compile(request), Reference(None, _key(request)).encode()
         for each in requests:
@@ -184,7 +184,7 @@ class OnDemand:
                 write_cache(_key(each), reference)
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
-        # Sources that were built for features of one GPU may need such features here, too.
+        # Sources that were built with features of one GPU may need such features here, too.
         is_specific = any(Architecture.parse(image.architecture).suffix for image in unit.images)
         is_linked = any(source.options.relocatable for source in sources)
         architecture = Architecture("cubin", capability, "a" if is_specific else "")
@@ -203,7 +203,7 @@ class OnDemand:
                 f"{error.statement}\nnvcc built this module, and NVRTC compiles on demand; add what it lacks "
                 "to `instantiate` or architectures, and build again"
             ) from None
-        # The program may log, if it has imported logging, which is slow to import.
+        # Log only if the program has imported logging, which is slow to import.
         if logging := sys.modules.get("logging"):
             seconds = time.perf_counter() - start
             logging.getLogger("cuda_ext").info(
@@ -213,7 +213,7 @@ class OnDemand:
 
     @cached_property
     def _units_of(self) -> dict[str, set[int]]:
-        """The units with kernels that were built, by the plain name of these."""
+        """The units with built kernels, by the plain name of the kernel."""
         units: dict[str, set[int]] = {}
         for kernel in self.manifest.kernels:
             units.setdefault(plain_name(kernel.expression), set()).add(kernel.unit)
@@ -221,7 +221,7 @@ class OnDemand:
 
     @cached_property
     def _texts(self) -> dict[str, bytes]:
-        """The embedded sources and headers. Missing files are reported when their digest differs."""
+        """The embedded sources and headers. A missing file is reported because its digest differs."""
         texts = {}
         for name in self.manifest.embedded or ():
             with suppress(OSError):
@@ -235,7 +235,7 @@ class OnDemand:
         return kernel_names(self._texts.get(name, b""))
 
     def _kernels_of(self, source: str) -> list[tuple[str, set[str]]]:
-        """`source` and the headers that it includes, each with the kernels that it defines."""
+        """List `source` and the headers that it includes, each with the kernels that it defines."""
         from cuda_ext.compiler.headers import closure
 
         headers = closure(self._texts.get(source, b""), (), self._texts)

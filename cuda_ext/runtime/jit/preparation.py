@@ -1,4 +1,4 @@
-"""Compile ahead of demand what would be compiled on demand, for several GPUs, and cache it."""
+"""Compile kernels in advance that would be compiled on demand, for several GPUs, and cache them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cuda_ext.runtime.jit.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What was ``compiled``, and what was ``known`` before: texts such as ``axpy<__half> for sm_90``.
+    """Kernels that were ``compiled``, and ones ``known`` before: texts such as ``axpy<__half> for sm_90``.
 
-    ``skipped`` says which sources lack an image for a GPU, and why they cannot be compiled on demand.
+    ``skipped`` lists sources that lack an image for a GPU, and why they cannot be compiled on demand.
     """
 
     compiled: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def prepare_entries(
 
 
 def _capabilities(architectures: Sequence[str] | None, known: Sequence[int]) -> list[int]:
-    """The capabilities of `architectures`, which are `known` to the compiler, or else of the local GPUs."""
+    """Return the capabilities of `architectures`, which must be `known`, or else of the local GPUs."""
     if architectures is None:
         if capabilities := gpu_capabilities():
             return capabilities
@@ -81,7 +81,7 @@ def _capabilities(architectures: Sequence[str] | None, known: Sequence[int]) -> 
 def _group_requests(
     on_demand: OnDemand, names: Sequence[str] | None, capability: int, skipped: list[str]
 ) -> list[list[Request]]:
-    """The requests for `names`, or for all units, in groups that are compiled at once.
+    """Group the requests for `names`, or for all units, that are compiled at once.
 
     `skipped` receives the reasons why units without an image cannot be compiled.
     """
@@ -124,7 +124,7 @@ def _group_requests(
 
 
 def _unknown_kernel(on_demand: OnDemand, name: str, known: Sequence[str]) -> KernelNotFoundError:
-    """The error for the `name` of a kernel that is not one of the `known` expressions."""
+    """Return the error for a `name` that is not one of the `known` expressions."""
     if built := [expression for expression in known if plain_name(expression) == name]:
         remedy = f"name an instantiation or an overload, such as {built[0]!r}"
     elif on_demand.owner(name):

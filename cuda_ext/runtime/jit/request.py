@@ -1,7 +1,7 @@
 """A request to compile sources of a module after it was built.
 
-A request names its sources by digests, so that its cache entry is found without reading a source or loading a
-compiler. C++ programs have keys of their own: their entries have larger images and no types.
+A request names its sources by digests, so its cache entry is found without reading a source or loading a
+compiler. C++ programs use other keys, since their entries have larger images and no types.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Source
 from cuda_ext.runtime.jit.entry import Entry
 
-# Increase it whenever the same request is to have a different result.
+# Increase it whenever the same request must have a different result.
 _KEY = "on demand 2"
 
 
 class Request(NamedTuple):
     """`sources`, each with its name expressions, to be compiled to one image.
 
-    ``architecture`` is that of the GPU, ``sm_90``, with the suffix ``a`` where the sources may use features
-    of exactly that GPU. ``link`` is the module's name where units are linked, ``None`` for a single source.
+    ``architecture`` is the GPU's, ``sm_90``, with the suffix ``a`` if the sources may use features of exactly
+    this GPU. ``link`` is the module's name if units are linked, and ``None`` for a single source.
     """
 
     sources: tuple[Source, ...]
@@ -37,7 +37,7 @@ class Request(NamedTuple):
         return sorted({normalise(each) for source in self.sources for each in source.instantiate})
 
     def key(self, identity: str) -> str:
-        """The key of the cache entry that a compiler with that `identity` produces."""
+        """Return the key of the cache entry that a compiler with this `identity` produces."""
         fields: list[Field] = [_KEY, identity, str(self.architecture), self.link]
         fields.append(str(len(self.sources)))
         for source in self.sources:
@@ -48,10 +48,10 @@ class Request(NamedTuple):
         return key_of(*fields)
 
     def may_be(self, entry: Entry) -> bool:
-        """Whether `entry`, out of the cache, may be what is requested."""
+        """Return True if the cached `entry` may be the result of this request."""
         missing = set(self.expressions).difference(kernel.expression for kernel in entry.kernels)
         number = Architecture.parse(entry.architecture).number
-        # An instantiation may be of a variable, whose name is spelled in another way.
+        # An expression may name a variable, which the entry spells in another way.
         return number <= self.architecture.number and len(missing) <= len(entry.symbols)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
 
 def join_requests(requests: Sequence[Request]) -> Request:
-    """One request for the expressions of all `requests`, which differ in nothing else."""
+    """Join the expressions of all `requests`, which differ in nothing else, in one request."""
     versions = zip(*(request.sources for request in requests), strict=True)
     sources = (
         same[0]._replace(instantiate=tuple(e for source in same for e in source.instantiate))

@@ -26,9 +26,10 @@ def compile_once(
     compile_new: Callable[[], _T],
     encode: Callable[[_T], bytes],
 ) -> _T:
-    """What `find` returns or, if that is ``None``, a new result, which is stored encoded under `key`.
+    """Return the result of `find` or, if this is ``None``, of `compile_new`, and store it under `key`.
 
-    Of several processes, one compiles while the others wait for its result. `what` names it in errors.
+    If several processes compile the same key, one compiles and the others wait for its result. `what` names
+    the compilation in errors.
     """
     if (known := find()) is not None:
         return known
@@ -43,7 +44,7 @@ def compile_once(
 
 
 def read_cache(key: str) -> bytes | None:
-    """The content under `key`, or ``None``."""
+    """Return the content under `key`, or ``None``."""
     return _store().get(key)
 
 
