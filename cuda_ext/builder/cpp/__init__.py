@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def source_name(module: str) -> str:
-    """The source of `module`."""
+    """Return the file name of the C++ source of `module`."""
     return f"{module.rpartition('.')[2]}.cpp"

@@ -1,12 +1,12 @@
 r"""Bytes as C++: the contents of files, in an object file.
 
 There are two forms. Both define a name that points at the bytes, which are aligned to 64 and followed by a
-zero byte. With gcc and clang the assembler reads the file (:func:`assembled`), which takes no time. For other
-compilers the bytes are string literals (:func:`literal`), the fastest form in standard C++.
+zero byte. With gcc and clang, the assembler reads the file (:func:`assembled`), which takes no time. For
+other compilers, the bytes are string literals (:func:`literal`), the fastest form in standard C++.
 
 Literals respect the limits of MSVC: 16,380 bytes in one, 65,535 in adjacent ones. C++ appends a zero byte to
-each, so a literal ends where the bytes have a zero. Bytes too far from the next zero are written as a list of
-characters, which takes a compiler about a hundred times as long.
+each literal, so a literal ends where the bytes have a zero. If the next zero byte is too far away, the bytes
+are written as a list of characters, which takes a compiler about a hundred times as long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Embedded:
 
 
 def quoted(text: str) -> str:
-    """`text` as a C++ literal in UTF-8, independent of the compiler's source and execution character sets.
+    """Write `text` as a C++ literal in UTF-8, independent of the source and execution character sets.
 
     >>> print(quoted('größer "1"'))
     "gr\\303\\266\\303\\237er \\"1\\""
@@ -46,9 +46,9 @@ def quoted(text: str) -> str:
 
 
 def assembled(embedded: Embedded) -> str:
-    r"""The arguments of ``CUDA_EXT_EMBED`` in ``module.cpp.j2``: the name, the digest, and the file.
+    r"""Write the arguments of ``CUDA_EXT_EMBED`` in ``module.cpp.j2``: the name, the digest, and the file.
 
-    The assembler reads octal escapes in strings, so that the compiler sees ASCII whatever the path.
+    The assembler reads octal escapes in strings, so the compiler sees only ASCII, whatever the path.
 
     >>> print(assembled(Embedded("data_0", Path('/a b/"ä"'), b"")))  # doctest: +ELLIPSIS
     data_0, "e3b0c4...", "/a b/\\042\\303\\244\\042"
@@ -60,12 +60,12 @@ def assembled(embedded: Embedded) -> str:
     return f'{embedded.name}, "{embedded.sha256}", "{path}"'
 
 
-# Bytes in a line of a literal, in adjacent ones, and in a line of a list.
+# The numbers of bytes in a line of a literal, in adjacent literals, and in a line of a list.
 _LINE, _LITERAL, _LISTED = 800, 60_000, 24
 
 
 def literal(embedded: Embedded) -> bytes:
-    """C++ declarations that hold the bytes of `embedded` and define its name.
+    """Write C++ declarations that contain the bytes of `embedded` and define its name.
 
     The bytes are members of one struct, in which arrays of characters have no padding.
     """
@@ -94,16 +94,16 @@ def _string(content: bytes) -> str:
 
 
 def _list(content: bytes, element: str) -> str:
-    # Plain char may be signed or not; a number above 127 would not fit the signed one.
+    # Plain char may be signed; a number above 127 would not fit into a signed one.
     items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
     lines = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
     return "{" + ",\n".join(map(",".join, lines)) + "},\n"
 
 
 def _parts(content: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Divide `content` and the zero byte after it: literals, which that byte follows, and lists.
+    """Divide `content` and the zero byte after it into literals, which a zero byte follows, and lists.
 
-    As much as possible is in literals.
+    Put as much as possible into literals.
     """
     start = 0
     while start <= len(content):
@@ -129,7 +129,7 @@ _BEFORE_DIGIT = re.compile(rb"[\0-\37](?=[0-9])")
 
 
 def _escaped(content: bytes) -> str:
-    """`content` as written between the quotes of a C++ literal."""
+    """Write `content` as it stands between the quotes of a C++ literal."""
     spelled = list(map(_SPELLED.__getitem__, content))
     for match in _BEFORE_DIGIT.finditer(content):
         spelled[match.start()] = f"\\{content[match.start()]:03o}"

@@ -1,7 +1,7 @@
 """A module as C++: a header that declares its kernels, and a source with its images and device code.
 
-The header is for users and cheap to include. The source is compiled once; it holds the manifest's content
-as constants. No code of either runs before the first use of a kernel.
+The header is for users and cheap to include. The source is compiled once; it contains the manifest as
+constants. No code of either runs before the first use of a kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Embed = Literal["incbin", "literal"]
 
 
 class CppModule(NamedTuple):
-    """The files of a module in C++ by path; among them the ``header``, and the ``source``."""
+    """The files of a module in C++, by path, including the ``header`` and the ``source``."""
 
     header: str
     source: str
@@ -61,18 +61,19 @@ def render(
     jit: bool = False,
     given: Texts = Texts(),  # noqa: B008 - immutable
 ) -> CppModule:
-    """The C++ of `package`, whose files lie in `package_directory`, in `namespace` instead of its own.
+    """Render the C++ of `package`, whose files lie in `package_directory`.
 
-    It has the texts that are `given`; `include_dirs` are directories of the project, below which headers have
-    further names. With `jit`, the sources of the package are embedded and compiled on demand. The same
-    arguments give the same bytes. The text of the source changes whenever an embedded file does.
+    `namespace` replaces the package's own. `given` are texts to embed. `include_dirs` are directories of the
+    project; headers below them have further names. With `jit`, the sources of the package are embedded and
+    compiled on demand. The same arguments give the same bytes. The text of the source changes whenever an
+    embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
     launched = launched_kernels(manifest)
     manifest = manifest._replace(kernels=tuple(each.kernel for each in launched))
     header = Header(manifest, launched, namespace)
     stem = posixpath.basename(header.path).removesuffix(".h")
-    # Every external symbol begins with it.
+    # The prefix of every external symbol.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
     jit = jit and manifest.embedded is not None
     sources = manifest.embedded or () if jit else ()
@@ -131,13 +132,13 @@ def _templates() -> Environment:
     return environment
 
 
-# Headers of this package of which each module has a copy: another module may have those of another version.
+# Headers of this package that each module copies: another module may have copies of another version.
 _COPIES = {"interface.hpp": "cuda_ext.hpp", "compile.hpp": "compile.hpp"}
 
 
 @cache
 def _copy(name: str) -> bytes:
-    """The copy of `name`, which includes the other copies, and contains all else that it includes."""
+    """Return the copy of `name`. It includes the other copies and contains all other includes."""
     directory = Path(cuda_ext.__file__).parent / "include" / "cuda_ext"
 
     def include(match: re.Match[str]) -> str:
@@ -151,12 +152,12 @@ def _copy(name: str) -> bytes:
 
 
 def _comment(text: str) -> str:
-    """`text` in one line of a comment, without a backslash at its end that would continue the line."""
+    """Write `text` in one line of a comment, with a dot after a final backslash that would continue it."""
     return " ".join(text.split()) + ("." if text.endswith("\\") else "")
 
 
 def _embedded(package: Package, manifest: Manifest, directory: Path, prefix: str) -> dict[str, Embedded]:
-    """The images of `package` by their path within it."""
+    """Return the images of `package` by their path within it."""
     images = dict.fromkeys(image.file for unit in manifest.units for image in unit.images)
     return {
         file: Embedded(f"{prefix}_{index}", directory / file, package.files[file])
@@ -171,7 +172,7 @@ def _headers(
     given: Texts,
     include_dirs: Sequence[str],
 ) -> dict[str, str]:
-    """The C++ expression of the text of each header, by the names that an ``#include`` may spell."""
+    """Return the C++ expression of the text of each header, by the names that an ``#include`` may spell."""
     before = {name for source in compiled.values() for name in source.options.pre_include}
 
     def is_included(name: str) -> bool:
@@ -182,13 +183,13 @@ def _headers(
         for name, text in text_names.items()
         if name not in compiled or name in before or name in given.files or is_included(name)
     }
-    # Aliases forward, since #pragma once takes one text under two names for two headers.
+    # Aliases include the header, since #pragma once treats one text under two names as two headers.
     aliases = _aliases(headers, include_dirs).items()
     return headers | {alias: quoted(f'#include "{name}"\n') for alias, name in aliases}
 
 
 class _Recipe(NamedTuple):
-    """How a unit of one source is compiled on demand, with the names of its headers, or the ``obstacle``."""
+    """The options and headers to compile a one-source unit on demand, or the ``obstacle`` to that."""
 
     source: Source
     options: Sequence[str] = ()
@@ -198,7 +199,7 @@ class _Recipe(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """A kernel template: its name, with namespaces if that of a built kernel, and the unit that defines it.
+    """A kernel template and the unit that defines it. The name of a built kernel's template is qualified.
 
     ``obstacle`` says why it is not instantiated on demand; it is empty if it is.
     """
@@ -210,7 +211,7 @@ class _Template(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """A unit, with the CUDA versions of its images; 0 if others compiled them."""
+    """A unit, with the CUDA versions of its images; 0 if another program compiled them."""
 
     described: Unit
     version: int
@@ -245,14 +246,14 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
 
 
 def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """The embedded headers that `source` can include."""
+    """Return the embedded headers that `source` can include."""
     others = {name: text for name, text in texts.items() if name != source.name}
     return closure(texts[source.name], source.options.pre_include, others)
 
 
 def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[_Template]:
-    """The kernel templates of `manifest`: those of built kernels, then all that the sources define."""
-    # The sources by title, each with its first unit: instantiations may be split into units.
+    """List the kernel templates of `manifest`: those of built kernels, then all that the sources define."""
+    # The sources by title, each with its first unit, since a source with split instantiations has several.
     units = {unit.title: index for index, unit in reversed(list(enumerate(manifest.units)))}
     variables = {symbol.unit: symbol.name for symbol in reversed(manifest.symbols)}
     texts_of: dict[str, list[tuple[str, set[str]]]] = {}
@@ -285,7 +286,7 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
 
 
 def _identifiers(names: Sequence[str]) -> dict[str, str]:
-    """The files `names` by their names in C++: ``device_copy_cu`` for ``device/copy.cu``."""
+    """Return the files `names` by their identifiers in C++: ``device_copy_cu`` for ``device/copy.cu``."""
     identifiers: dict[str, str] = {}
     for name in names:
         identifier = re.sub(r"\W|^(?=[0-9])", "_", _ascii(name))
@@ -300,7 +301,7 @@ def _ascii(name: str) -> str:
 
 
 def _aliases(headers: Collection[str], include_dirs: Sequence[str]) -> dict[str, str]:
-    """The canonical names of `headers` by the other names that an ``#include`` may spell."""
+    """Return the canonical names of `headers` by the other names that an ``#include`` may spell."""
     names: dict[str, str] = {}
     for directory in include_dirs:
         prefix = posixpath.normpath(directory.replace("\\", "/")) + "/"
@@ -312,7 +313,7 @@ def _aliases(headers: Collection[str], include_dirs: Sequence[str]) -> dict[str,
 
 
 def _example(header: Header) -> str:
-    """An example of a launch, for the header's first comment."""
+    """Write an example of a launch, for the header's first comment."""
     if not header.kernels:
         return ""
     kernel = header.kernels[0]

@@ -1,7 +1,7 @@
 """The content of a module's C++ header: an object for each kernel, named as in device code.
 
 Kernels keep their names and namespaces; a name that C++ or the header itself uses gets an underscore at its
-end. Kernels that template syntax cannot select are named after their whole expression.
+end. If template syntax cannot select a kernel, the kernel is named after its whole expression.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from cuda_ext.builder.cpp.template_parameters import TemplateParameters
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.manifest import Manifest, Symbol
 
-_SHOWN = 8  # kernels in a comment or message
+_SHOWN = 8  # the number of kernels in a comment or message
 
 
 class TemplateClass(NamedTuple):
     """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
     ``qualified`` is its name in device code, and ``message`` the text of the static_assert for a missing
-    instantiation. ``types`` are those of the parameters of a call, where all of them are known. Functions in
-    Python are not compiled on demand.
+    instantiation. ``types`` are the types of the parameters of a call, if all of them are known. Templates of
+    Python functions (``is_python``) are not compiled on demand.
     """
 
     name: str
@@ -41,7 +41,7 @@ class TemplateClass(NamedTuple):
 
 
 class Object(NamedTuple):
-    """What users call, of class ``type``; a template has ``parameters``."""
+    """An object that users call, of class ``type``; a template has ``parameters``."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class Object(NamedTuple):
 
 
 class Namespace(NamedTuple):
-    """A namespace of the module's device code; that with an empty name is the module's own."""
+    """A namespace of the module's device code; an empty name stands for the module's own."""
 
     name: str
     objects: list[Object]
@@ -67,9 +67,9 @@ class Header:
     The same manifest gives the same header.
 
     ``namespaces`` are the module's own, outermost first: those of its import name, or `namespace` as C++
-    spells it. The classes of kernels have their positions in the manifest as numbers. The numbers after those
-    are of ``overloads``, kernels of which the arguments of a call select one. ``device_types`` are those that
-    the header has classes for.
+    spells it. The class of a kernel has the kernel's position in the manifest as its number. The numbers
+    after these belong to ``overloads``: kernels among which the arguments of a call select. ``device_types``
+    are the types for which the header declares classes.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class Header:
 
     @property
     def with_absent(self) -> bool:
-        """Whether a template has instantiations with different numbers of arguments."""
+        """True if a template has instantiations with different numbers of arguments."""
         return any(t.parameters.least < len(t.parameters.are_values) for t in self.templates)
 
     def _namespace(
         self, name: str, entities: Iterable[tuple[Sequence[str], KernelClass | _Variable]], prefix: str
     ) -> Namespace:
-        """The namespace `name` with `entities`, each with its path here; expressions begin with `prefix`."""
+        """Make the namespace `name` of `entities` and their paths here; expressions begin with `prefix`."""
         by_scope: dict[str, list[tuple[Sequence[str], KernelClass | _Variable]]] = {}
         by_name: dict[str, list[KernelClass]] = {}
         variables: dict[str, _Variable] = {}
@@ -117,7 +117,7 @@ class Header:
                 case [plain], _:
                     variables[plain] = entity
         taken: set[str] = set()
-        # Namespaces are named first, since others depend on them.
+        # Namespaces get their names first, since other names depend on them.
         scopes = {scope: _free_name(scope, taken) for scope in sorted(by_scope)}
         objects: list[Object] = []
         for plain, alike in sorted(by_name.items()):
@@ -134,7 +134,7 @@ class Header:
         return Namespace(name, objects, inner)
 
     def _objects(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
-        """The object `name`, `qualified` in device code, and those of `kernels` that it cannot select."""
+        """Make the object `name`, `qualified` in device code; also return `kernels` that it cannot select."""
         if any(map(_is_template, kernels)):
             return self._template(name, kernels, qualified)
         number, left = self._overloads(kernels)
@@ -142,12 +142,12 @@ class Header:
         return [Object(name, f"wrapper<{number}>", comment)] if number is not None else [], left
 
     def _overloads(self, kernels: _Kernels) -> tuple[int | None, _Kernels]:
-        """The number of the class of all `kernels`, and those that the types of arguments cannot select."""
+        """Return the number of a class for `kernels`, and the kernels that argument types cannot select."""
         # One kernel may have several expressions.
         by_kernel = {(each.kernel.unit, each.kernel.lowered): each for each in reversed(kernels)}
         distinct = list(by_kernel.values())[::-1]
         alike = Counter(kernel.types for kernel in distinct)
-        is_fixed = all(kernel.is_fixed for kernel in distinct)  # or those that are have names of their own
+        is_fixed = all(kernel.is_fixed for kernel in distinct)  # otherwise, fixed ones get their own names
         chosen = [each for each in distinct if alike[each.types] == 1 and each.is_fixed == is_fixed]
         left = [kernel for kernel in distinct if kernel not in chosen]
         if len(chosen) < 2:
@@ -157,7 +157,7 @@ class Header:
         return number, left
 
     def _template(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
-        """As :meth:`_objects`. A function of the same name is the template without arguments."""
+        """Do as :meth:`_objects`. A function of the same name is the template without arguments."""
         left: list[KernelClass] = []
         known: dict[tuple[Argument, ...], list[KernelClass]] = {}
         for kernel in kernels:
@@ -172,7 +172,7 @@ class Header:
         if parameters is None:
             return [], kernels
         instantiations: list[tuple[str, int]] = []
-        # clang does not print inline namespaces, so that a longer name may be printed as a shorter one.
+        # clang does not print inline namespaces, so it may print a longer name as a shorter one.
         for arguments in sorted(known, key=lambda each: sum(a.text.count("::") for a in each)):
             number, unclear = self._overloads(known[arguments])
             left += (kernel for kernel in unclear if kernel not in left)
@@ -205,7 +205,7 @@ class _Variable(NamedTuple):
 
 
 def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[tuple[Sequence[str], _Variable]]:
-    """The objects of those of `symbols` whose names are unique in the module, with their paths."""
+    """List the objects of the `symbols` whose names are unique in the module, with their paths."""
     names = Counter(symbol.name for symbol in symbols)
     for index, symbol in enumerate(symbols):
         if names[symbol.name] == 1 and re.fullmatch(r"[^\W\d]\w*(?:::[^\W\d]\w*)*", symbol.name):
@@ -218,22 +218,22 @@ def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[tuple[
 
 
 def _path(kernel: KernelClass) -> Sequence[str]:
-    """The namespaces and the name of `kernel`; empty if only its whole expression can name it."""
+    """Return the namespaces and the name of `kernel`; empty if only its whole expression can name it."""
     match = _EXPRESSION.fullmatch(kernel.kernel.expression)
-    # A cast selects an overload, and names none.
+    # A cast selects an overload, but gives it no name.
     if match is None or match["name"] in ("static_cast", "reinterpret_cast"):
         return ()
     return match["name"].split("::")
 
 
 def _arguments(kernel: KernelClass) -> str | None:
-    """The text between the angle brackets of `kernel`, if any."""
+    """Return the text between the angle brackets of `kernel`, if there are any."""
     match = _EXPRESSION.fullmatch(kernel.kernel.expression)
     return match["arguments"] if match else None
 
 
 def _is_python(kernel: KernelClass) -> bool:
-    """Whether `kernel` is a function in Python, whose expression has types of parameters as well."""
+    """Return True if `kernel` is a Python function, whose expression also contains types of parameters."""
     return kernel.source.endswith(".py")
 
 
@@ -242,14 +242,14 @@ def _is_template(kernel: KernelClass) -> bool:
 
 
 def _read_arguments(kernel: KernelClass) -> tuple[Argument | None, ...]:
-    """The template arguments of `kernel`: of a function in Python, the constants."""
+    """Read the template arguments of `kernel`; for a Python function, these are the constants."""
     if _is_python(kernel):
         return read_constants(kernel.kernel.constants)
     return read_arguments(_arguments(kernel) or "", kernel.kernel.lowered)
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:
-    """`wanted`, or the closest name that is not in `taken`; add it there."""
+    """Return `wanted`, or the closest name that is not in `taken`, and add it there."""
     plain = wanted.rstrip("_")
     candidates = chain([identifier(wanted), f"{plain}_"], (f"{plain}_{number}_" for number in count(2)))
     name = next(name for name in candidates if name not in taken)
@@ -263,9 +263,9 @@ def _signatures(kernels: _Kernels) -> tuple[str, ...]:
 
 
 def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:
-    """The types of parameters, in terms of the first `count` of the template; ``None`` if not all are known.
+    """Express parameter types by the first `count` parameters of the template; ``None`` if one is unknown.
 
-    All instantiations `kernels` have to agree.
+    All instantiations `kernels` must agree.
     """
 
     def types_of(kernel: KernelClass) -> tuple[str, ...] | None:
@@ -283,7 +283,7 @@ def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:
 
 
 def _type_of_pattern(pattern: str, type_: str) -> str:
-    """The parameter type of a call; empty for a type that depends on the template in another way."""
+    """Return the parameter type of a call; empty for a type that depends on the template in another way."""
     if match := re.fullmatch(r"(const )?\$(\d+)(\*)?", pattern):
         const, number, star = match.groups()
         return f"Pointer<{const or ''}T{number}>" if star else f"loader::ArgumentOf<T{number}>"
@@ -294,7 +294,7 @@ def _message(name: str, kernels: _Kernels) -> str:
     built = [kernel.kernel.expression for kernel in kernels]
     more = f" and {len(built) - _SHOWN} more" if len(built) > _SHOWN else ""
     text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
-    # Compilers accept no other escapes in the text of a static_assert.
+    # Compilers accept only these escapes in the text of a static_assert.
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
     on_demand = "" if all(map(_is_python, kernels)) else ", or compile it on demand with JIT"
     return f'"{escaped}; add the missing one to INSTANTIATE{on_demand}"'

@@ -1,4 +1,4 @@
-"""How a kernel is called in C++: a class with a parameter for each of the kernel's own."""
+"""The classes of kernels in C++, with a call parameter for each parameter of the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
 from cuda_ext.manifest import Kernel, Parameter
 
-# Names of the header itself, to which nested namespaces refer too.
+# Names that the header itself uses, also in nested namespaces.
 _RESERVED = frozenset(
     """
     cuda_ext_headers cuda_ext_kernel cuda_ext_kernels cuda_ext_library cuda_ext_module cuda_ext_sources
@@ -29,7 +29,7 @@ _KEYWORDS = frozenset(
     unsigned using virtual void volatile wchar_t while xor xor_eq
     """.split()  # noqa: SIM905
 )
-# Macros without parameters, of compilers and common headers.
+# Macros without parameters of compilers and common headers.
 _MACROS = frozenset(
     """
     BUFSIZ CONST DELETE DOMAIN EOF ERROR FALSE HUGE_VAL I IN INFINITY NAN NULL OPTIONAL OUT OVERFLOW RAND_MAX
@@ -43,7 +43,7 @@ _MACROS = frozenset(
 class KernelClass:
     """The class of `kernel`, whose position in the manifest is ``index``; ``source`` is its unit.
 
-    ``types`` are those of the parameters of a call. ``is_fixed`` says that it gives the grid alone.
+    ``types`` are the parameter types of a call. ``is_fixed`` is true if a call gives only the grid.
     """
 
     index: int
@@ -55,19 +55,19 @@ class KernelClass:
     @cached_property
     def signature(self) -> str:
         expression = self.kernel.expression
-        # The expression of an overload has its types, even if a cast chooses it.
+        # The expression of an overload contains its types, even if a cast chooses it.
         cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", expression)
         name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", expression)
         return f"{name}({', '.join(map(str, self.kernel.parameters))})"
 
 
 def identifier(name: str) -> str:
-    """`name`, with an underscore appended if C++, a common macro or the header itself uses it."""
+    """Return `name`, with an underscore appended if C++, a common macro or the header itself uses it."""
     return f"{name}_" if name in _KEYWORDS or name in _MACROS or name in _RESERVED else name
 
 
 _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}
-# A type whose name every compiler prints alike: no lambda, and no enumerator among template arguments.
+# A type name that every compiler prints alike: no lambda, and no enumerator among its template arguments.
 _NAMED = re.compile(r"(?!(?:struct|nullptr_t)\b)[^\W\d]\w*(?: \w+)*(?:::\w+)*(?:<[^()'{}]*>)?(?:::\w+)*")
 
 
@@ -91,7 +91,7 @@ class DeviceTypes:
         return iter(self._known.values())
 
     def parameter(self, parameter: Parameter) -> str:
-        """The parameter type of a call for `parameter` of a kernel."""
+        """Return the type of a call's parameter for `parameter` of a kernel."""
         size = parameter.size
         match parameter.kind:
             case "pointer":
@@ -114,9 +114,9 @@ class DeviceTypes:
                 return f"Opaque<{size}>"
 
     def element(self, name: str, size: int = 0, alignment: int = 0) -> str:
-        """The type `name`, which a pointer points to or a variable has, as far as the host can express it."""
+        """Return the type `name`, of a variable or behind a pointer, as far as the host can express it."""
         if name.endswith("long"):
-            # A program for Windows, where a long has 32 bits, may be built with device code of Linux.
+            # Device code of Linux may be in a program for Windows, where a long has 32 bits.
             bits = 64 if name.endswith("long long") else 8 * (size or sizeof(c_long))
             return f"::std::{'u' * name.startswith('unsigned')}int{bits}_t"
         if name in FUNDAMENTAL and name != "long double":

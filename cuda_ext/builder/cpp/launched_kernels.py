@@ -1,4 +1,4 @@
-"""Kernels as C++ launches them: arguments of a call, what images add to them, and the images to choose from.
+"""Kernels as C++ launches them: the arguments of a call, parameters that images add, and candidate images.
 
 A pointer has no shape, so a call in C++ passes the extents of arrays that a kernel takes: ``x_shape_0``.
 """
@@ -15,14 +15,14 @@ from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
 
 class Passed(NamedTuple):
-    """What a kernel gets for a parameter, as ``PassedData`` of the interface has it."""
+    """The value of a kernel's parameter, as ``PassedData`` of the interface describes it."""
 
     argument: int
     zeros: int = 0
 
 
 class Comparison(NamedTuple):
-    """A part of a condition, as ``ComparisonData`` of the interface has it."""
+    """A part of a condition, as ``ComparisonData`` of the interface describes it."""
 
     argument: int
     is_signed: bool
@@ -35,7 +35,7 @@ class Comparison(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One of several images' kernels, and when it is launched; the default has no comparisons."""
+    """A kernel among several, and the condition of its launch; the default has no comparisons."""
 
     launched: LaunchedKernel
     when: str
@@ -45,9 +45,9 @@ class Candidate(NamedTuple):
 class LaunchedKernel(NamedTuple):
     """A kernel whose parameters are those of a call.
 
-    ``passed`` are what it gets itself, if that is something else; ``fixed`` has what images fix of launches,
-    by their positions in the unit, and ``exceptions`` are those of :func:`lowered_elsewhere`. A launch takes
-    the first of the ``candidates`` that is for its arguments.
+    ``passed`` are the values of the kernel's own parameters, if these are others. ``fixed`` has the launches
+    that images fix, by the positions of the images in the unit. ``exceptions`` come from
+    :func:`lowered_elsewhere`. A launch takes the first of the ``candidates`` whose condition holds.
     """
 
     kernel: Kernel
@@ -58,23 +58,23 @@ class LaunchedKernel(NamedTuple):
 
     @property
     def configuration(self) -> dict[str, int]:
-        """The integers of its configuration, for functions that return the grid."""
+        """The integers of its configuration, for functions that compute the grid."""
         values = self.kernel.configuration.items()
         return {name: int(value) for name, value in values if value.removeprefix("-").isdecimal()}
 
     @property
     def is_derived(self) -> bool:
-        """Whether its images decide on launches."""
+        """True if its images determine a part of each launch."""
         return bool(self.passed or self.fixed or self.candidates)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a call gives the grid alone."""
+        """True if a call gives only the grid."""
         return bool(self.fixed) or any(candidate.launched.fixed for candidate in self.candidates)
 
 
 def launched_kernels(manifest: Manifest) -> list[LaunchedKernel]:
-    """The kernels of `manifest` that have names of their own."""
+    """List the kernels of `manifest` that have names of their own."""
     specialised = {variants.name: variants for variants in manifest.variants if variants.specialised}
     by_name = {kernel.expression: kernel for kernel in manifest.kernels}
     return [
@@ -86,7 +86,7 @@ def launched_kernels(manifest: Manifest) -> list[LaunchedKernel]:
 
 
 def lowered_elsewhere(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, str | None]]:
-    """The images in which the lowered name of `entity` differs, with that name."""
+    """List the images in which the lowered name of `entity` differs, with that name."""
     images = enumerate(manifest.units[entity.unit].images)
     names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
     return [(i, name) for i, name in names if name != entity.lowered]
@@ -118,7 +118,7 @@ _INTEGERS = {1: "signed char", 2: "short", 4: "int", 8: "long long"}
 
 
 class _Call:
-    """The parameters of a call of any of `kernels`, whose own parameters are the same."""
+    """The parameters of a call of any of `kernels`, which have the same parameters themselves."""
 
     def __init__(self, kernels: Iterable[Kernel]) -> None:
         first, *others = kernels
@@ -133,7 +133,7 @@ class _Call:
             self._add(hidden)
 
     def _add(self, hidden: HiddenParameter) -> int:
-        """The position of the argument for `hidden`, added if it is not there."""
+        """Return the position of the argument for `hidden`, and add the argument if it is not there."""
         key = hidden.source, hidden.size
         if key not in self._extents:
             name = "_".join(map(str, hidden.extent or ()))
@@ -145,7 +145,7 @@ class _Call:
         return self._extents[key]
 
     def launch(self, kernel: Kernel, manifest: Manifest) -> LaunchedKernel:
-        """The launch of `kernel` with these parameters."""
+        """Describe the launch of `kernel` with these parameters."""
         positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
         passed: list[Passed] = []
         for parameter in _in_order(kernel):
@@ -164,7 +164,7 @@ class _Call:
         return LaunchedKernel(called, exceptions, () if is_plain else tuple(passed), fixed)
 
     def comparison(self, leaf: Leaf, then: int, otherwise: int) -> Comparison:
-        """The comparison `leaf` of a condition, which goes on with `then` or `otherwise`."""
+        """Describe the comparison `leaf` of a condition, which continues with `then` or `otherwise`."""
         if isinstance(leaf, Architecture):
             target = leaf.target if leaf.suffix else None
             return Comparison(-1, False, 0, _OUTCOMES["=="], leaf.number, target, then, otherwise)
@@ -177,7 +177,7 @@ class _Call:
 
 
 def _in_order(kernel: Kernel) -> Sequence[Parameter | HiddenParameter]:
-    """All parameters of `kernel`."""
+    """List all parameters of `kernel`, hidden ones included, in their order."""
     parameters: list[Parameter | HiddenParameter] = list(kernel.parameters)
     for hidden in kernel.hidden:
         parameters.insert(hidden.position, hidden)

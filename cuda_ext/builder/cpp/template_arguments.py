@@ -1,7 +1,7 @@
 """The template arguments of an instantiation as conditions in C++.
 
-A generated header compares what a user writes between angle brackets with the arguments of each
-instantiation: types that every host knows as types, others by their names, and values as numbers.
+A generated header compares the template arguments in a user's code with those of each instantiation: types
+that every host has as types, other types by their names, and values as numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cuda_ext.formats.spelling import normalise
 
 
 class Argument(NamedTuple):
-    """A type that every host has, one that only its name tells, or a value, perhaps that of an enumerator."""
+    """A type that every host has, a type that is only known by its name, or a value."""
 
     kind: Literal["type", "name", "value"]
     text: str
     is_enumerator: bool = False
 
     def condition(self, parameter: str) -> str:
-        """Whether the template parameter `parameter` is this argument, as an expression in C++."""
+        """Write the C++ condition that the template parameter `parameter` equals this argument."""
         match self.kind:
             case "type":
                 return f"::std::is_same_v<{parameter}, {self.text}>"
@@ -50,7 +50,7 @@ _ALIASES = {
     "uint16_t": "unsigned short",
     "int32_t": "int",
     "uint32_t": "unsigned int",
-    # Of one of two types, depending on the host's system.
+    # One of two types, depending on the host's system.
     **{
         f"{name}_t": f"::std::{name}_t"
         for name in ("int64", "uint64", "ptrdiff", "size", "intptr", "uintptr", "intmax", "uintmax")
@@ -59,7 +59,7 @@ _ALIASES = {
 
 
 def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
-    """The arguments in `text`, the text between angle brackets; ``None`` for those that are unclear.
+    """Read the arguments in `text`, the text between angle brackets; ``None`` for those that are unclear.
 
     `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
@@ -71,9 +71,9 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
 
 
 def read_constants(constants: Mapping[str, str]) -> tuple[Argument | None, ...]:
-    """The `constants` of a function in Python as arguments; ``None`` for those that are no integers."""
+    """Read the `constants` of a Python function as arguments; ``None`` for those that are not integers."""
     texts = [text.lower() if text in ("True", "False") else text for text in constants.values()]
-    numbers = [literal_value(text) for text in texts if text != "None"]  # there is no such parameter then
+    numbers = [literal_value(text) for text in texts if text != "None"]  # None removes the parameter
     return tuple(None if number is None else _value(number) for number in numbers)
 
 
@@ -102,7 +102,7 @@ _TYPE = re.compile(
 
 
 def _type(text: str) -> Argument | None:
-    """The type `text`, if it is a name, or a pointer or reference to one."""
+    """Read the type `text`, if it is a name, or a pointer or reference to one."""
     match = _TYPE.fullmatch(text)
     if match is None or text in ("true", "false", "nullptr"):
         return None

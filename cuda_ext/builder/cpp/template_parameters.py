@@ -1,7 +1,7 @@
-"""One variable template for all instantiations of a kernel template: its parameters.
+"""The parameters of one variable template that stands for all instantiations of a kernel template.
 
 C++ has no overloaded variable templates. So the template has as many parameters as the longest list of
-arguments, and placeholders stand for what shorter lists do not have.
+arguments, and placeholders fill the shorter lists.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _ABSENT = {False: Argument("type", "absent"), True: Argument("value", "absent_va
 
 
 class TemplateParameters(NamedTuple):
-    """Whether each parameter is a value or a type; from ``least`` on they may be absent."""
+    """The template parameters, each a value or a type; those from the position ``least`` on may be absent."""
 
     are_values: Sequence[bool]
     least: int
 
     @classmethod
     def of(cls, lists: Collection[Sequence[Argument]]) -> TemplateParameters | None:
-        """Those of all `lists`; ``None`` if a parameter is a type in one and a value in another."""
+        """Make parameters for all `lists`; ``None`` if one is a type in one list and a value in another."""
         longest = max(lists, key=len, default=())
         are_values = [argument.kind == "value" for argument in longest]
         if any((a.kind == "value") != v for each in lists for a, v in zip(each, are_values, strict=False)):
@@ -35,7 +35,7 @@ class TemplateParameters(NamedTuple):
 
     @property
     def declaration(self) -> str:
-        """The parameters of a template."""
+        """The declarations of the parameters, for a template."""
         return ", ".join(
             f"{'auto' if is_value else 'class'} {name}"
             for name, is_value in zip(self.names, self.are_values, strict=True)
@@ -43,7 +43,7 @@ class TemplateParameters(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """Classes that have the texts of the parameters."""
+        """The C++ classes that provide the texts of the parameters."""
         return [
             f"AbsentOr<loader::{'Value' if is_value else 'Type'}Argument<{name}>>"
             if i >= self.least
@@ -52,7 +52,7 @@ class TemplateParameters(NamedTuple):
         ]
 
     def declare(self, template: str) -> tuple[str, str]:
-        """The parameters of the variable template `template`, with defaults, and its arguments."""
+        """Declare the parameters, with defaults, of the variable template `template`, and its arguments."""
         names = [f"{name}_" if name == template else name for name in self.names]
         words = ["auto" if is_value else "class" for is_value in self.are_values]
         defaults = [
@@ -62,7 +62,7 @@ class TemplateParameters(NamedTuple):
         return ", ".join(map("{} {}{}".format, words, names, defaults)), ", ".join(names)
 
     def condition(self, arguments: Sequence[Argument]) -> str:
-        """Whether the parameters are these `arguments`, as an expression in C++."""
+        """Write the C++ condition that the parameters equal these `arguments`."""
         absent = [_ABSENT[is_value] for is_value in self.are_values[len(arguments) :]]
         pairs = zip([*arguments, *absent], self.names, strict=True)
         return " && ".join(argument.condition(name) for argument, name in pairs) or "true"

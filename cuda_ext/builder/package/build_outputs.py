@@ -1,4 +1,4 @@
-"""What builds leave in a source tree, none of which belongs into a source distribution."""
+"""Files that builds leave in a source tree. None of them belongs into a source distribution."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cuda_ext.builder.report.chrome_trace import is_trace
 from cuda_ext.builder.report.html_page import is_report
 from cuda_ext.filesystem.ownership import find_package
 
-_HEAD = 1 << 16  # bytes that tell what a file is
+_HEAD = 1 << 16  # the number of bytes that show the kind of a file
 _KINDS = {".html": is_report, ".json": is_trace, ".d": is_depfile}
 
 
 def build_output_filter() -> Callable[[Path], bool]:
-    """Return a function that tells whether this package wrote a file, which is to exist.
+    """Return a predicate that is true for existing files that this package wrote.
 
-    These are generated packages, reports, traces and depfiles, and all compilation databases: they name
+    These are generated packages, reports, traces, depfiles, and all compilation databases, which name
     directories of this machine.
     """
     is_in_package = cache(lambda directory: find_package(directory.resolve()) is not None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def render_depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
-    """Return the rule that `targets` are out of date when any of `dependencies` is newer.
+    """Write the rule that `targets` are out of date when any of `dependencies` is newer.
 
     >>> print(render_depfile(["a"], ["b c", "d"]), end="")
     a: b\\ c \\
@@ -18,7 +18,7 @@ def render_depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
 
 
 def is_depfile(content: bytes) -> bool:
-    """Whether `content` begins with a rule of ours, whose first dependency is this package."""
+    """Return True if `content` begins with a rule of ours, whose first dependency is this package."""
     line, end, _ = content.partition(b"\n")
     is_rule = line.find(b": ", 1) > 0 and line.removesuffix(b" \\").endswith(b"cuda_ext/__init__.py")
     return bool(end) and is_rule

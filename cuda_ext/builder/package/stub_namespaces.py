@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from cuda_ext.manifest import Kernel, Manifest, Symbol, Variants
 
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
-# A class repeats what its namespaces declare, and the names of all around it. What is deeper is no attribute.
+# The limit of nested namespaces. A class repeats the declarations of its namespaces and the names around it.
 _DEEPEST = 16
 
 
 @dataclass
 class StubNamespace:
-    """The content of one C++ namespace, by plain name; kernels with what brackets take for them, if anything.
+    """The content of one C++ namespace, by plain name. Each kernel has the brackets that select it, if any.
 
     Variants are one kernel here, since all their candidates take the same arguments.
     """
@@ -39,11 +39,11 @@ class StubNamespace:
 
 
 def gather_namespaces(manifest: Manifest) -> StubNamespace:
-    """The global namespace of a module, with what are attributes in Python."""
+    """Gather the names of a module that are attributes in Python, in its global namespace."""
     root = StubNamespace()
     for kernel in manifest.named_kernels:
         match = _EXPRESSION.fullmatch(kernel.expression)
-        if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without naming it
+        if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without a name
             continue
         *scope, plain = match["name"].split("::")
         if _are_attributes(*scope, plain):
@@ -65,7 +65,7 @@ def gather_namespaces(manifest: Manifest) -> StubNamespace:
 
 
 def _are_attributes(*names: str) -> bool:
-    """Whether `names`, each in the one before, are attributes in Python; others are reached with brackets."""
+    """Return True if Python attributes can spell the nested `names`; others need brackets."""
     return len(names) <= _DEEPEST and all(map(_is_attribute, names))
 
 

@@ -1,1 +1,1 @@
-"""Kernels that are no CUDA C++: what front-ends are asked for, and descriptions of the images."""
+"""Kernels in other languages than CUDA C++: requests to front-ends, and descriptions of their images."""

@@ -1,4 +1,4 @@
-"""Images with the descriptions of their kernels, which must not contradict them."""
+"""Combine images with the descriptions of their kernels, which must not contradict the images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe_images(
     descriptions: Sequence[KernelDescription],
     where: str,
 ) -> tuple[list[CompiledImage], Signatures]:
-    """Return `images` and `signatures` with what `descriptions` say; all else is left out.
+    """Return `images` and `signatures` with only the kernels of `descriptions`.
 
     Raises :class:`BuildError` for a description that contradicts the images of the source `where`.
     """
@@ -77,20 +77,20 @@ def describe_images(
 def describe_image(
     architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
 ) -> CompiledImage:
-    """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel.
+    """Describe the image `data`, with one kernel, that a front-end made of `unit` for `architecture`.
 
     Raises :class:`CompilationError`.
     """
     image = read_image(architecture, data)
     try:
         (image,), signatures = describe_images([image], image.signatures, [description], unit.name)
-    except BuildError as error:  # of this source: others are compiled
+    except BuildError as error:  # an error of this source only: the build continues with others
         raise CompilationError(error.problem, where=error.where, remedy=error.remedy) from None
     return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
 
 
 def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) -> Kernel:
-    """The kernel of a description, with the sizes and offsets of `slots`, the parameters in an image."""
+    """Make the kernel of a description, with the sizes and offsets of `slots`, the parameters in an image."""
     count = len(each.parameters) + len(each.hidden)
     if len(slots) != count:
         raise BuildError(
@@ -121,7 +121,7 @@ def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:
 
 
 def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledImage, where: str) -> None:
-    """Check that a GPU of `image` has the shared memory of a block. PTX may be for GPUs that have more."""
+    """Check that a GPU of `image` has the shared memory of a block. GPUs that run PTX may have more."""
     architecture, usage = image.architecture, image.usage.get(kernel.lowered)
     most = SHARED_MEMORY.get(architecture.number) if architecture.kind == "cubin" else None
     size = launch.shared + ((usage and usage.shared) or 0)
@@ -135,7 +135,7 @@ def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledIma
 
 
 def _check_condition(each: KernelDescription, where: str) -> None:
-    """Check that a launch can compare what the condition of `each` does."""
+    """Check that a launch can make the comparisons in the condition of `each`."""
     parameters = {parameter.name: parameter for parameter in each.parameters}
     for comparison in list_comparisons(parse(each.when)) if each.when else ():
         parameter = parameters.get(comparison.name)

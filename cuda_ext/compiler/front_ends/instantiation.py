@@ -1,9 +1,9 @@
 """Instantiations of Python functions: ``softmax(out: *fp16:16, n: i32, BLOCK=1024, num_warps=4)``.
 
-Behind the parameters is one of several configurations of a kernel. A launch takes the first whose condition
+A configuration may follow the parameters, if a kernel has several. A launch takes the first whose condition
 holds: ``softmax(out: *fp16:16, n: i32)(BLOCK=1024, num_warps=8) if sm_90 and n >= 512``.
 
-Arrays have axes, ``f16[?, 64]:16``, and behind a semicolon their strides, if the last one is not 1.
+Arrays have axes, ``f16[?, 64]:16``. Their strides follow a semicolon if the last stride is not 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cuda_ext.formats.variant_conditions import parse
 
 
 class Axis(NamedTuple):
-    """An axis of an array: its length and its stride in elements, of which ``None`` is any.
+    """An axis of an array: its length and its stride in elements; ``None`` allows any.
 
     ``divisor`` must divide the length.
     """
@@ -33,11 +33,11 @@ class Axis(NamedTuple):
 
 
 class TypedParameter(NamedTuple):
-    """A parameter with the type that the front-end has for it, and the number that must divide its values.
+    """A parameter with its type in the front-end's spelling, and a number that must divide its values.
 
-    If the parameter of the function is a tuple, which may hold others, ``path`` has the position in each. An
-    array has ``axes``; its type is that of the elements, and its divisor that of the address, and of strides
-    in bytes.
+    If the parameter of the function is a tuple, which may contain others, ``path`` has the position in each.
+    An array has ``axes``; its type is that of the elements. Its divisor must divide the address, and the
+    strides in bytes.
     """
 
     name: str
@@ -56,9 +56,10 @@ class TypedParameter(NamedTuple):
         return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}"
 
     def terms(self, stride_divisor: int = 1) -> Iterator[str]:
-        """What is assumed of its values, in the language of variants.
+        """Yield the assumptions about its values as conditions in the language of variants.
 
-        `stride_divisor` divides the strides of an array, which count elements, whose size is not known here.
+        `stride_divisor` must divide the strides of an array. Strides count elements, whose size is not known
+        here.
         """
         name = self.argument
         if self.divisor > 1:
@@ -77,11 +78,11 @@ class TypedParameter(NamedTuple):
                 yield f"{stride} % {stride_divisor} == 0"
 
     def without_hints(self) -> TypedParameter:
-        """The same for values that nothing need divide."""
+        """Return the same parameter without divisors."""
         return self._replace(divisor=1, axes=tuple(axis._replace(divisor=1) for axis in self.axes))
 
 
-# Of a parameter of a function: a tuple is a tuple of these.
+# The type of a function's parameter: a tuple consists of such types.
 ParameterType: TypeAlias = "TypedParameter | tuple[ParameterType, ...]"
 
 
@@ -89,9 +90,10 @@ ParameterType: TypeAlias = "TypedParameter | tuple[ParameterType, ...]"
 class Instantiation:
     """A Python function, with the types of its parameters.
 
-    ``constants`` have the values of other parameters, and of the front-end's options, as Python spells them,
-    and ``configuration`` those that are no part of the kernel's name. ``when`` is what the arguments and the
-    GPU of a launch must satisfy besides the hints at the types, in the language of variants; or empty.
+    ``constants`` are the values of other parameters and of the front-end's options, as Python spells them.
+    ``configuration`` are such values that are not in the kernel's name. ``when`` is a condition on the
+    arguments and the GPU of a launch besides the divisors of the types, in the language of variants, or
+    empty.
     """
 
     function: str
@@ -102,20 +104,20 @@ class Instantiation:
 
     @property
     def condition(self) -> str:
-        """What a launch must satisfy, but for the divisors of strides; or empty."""
+        """The condition that a launch must satisfy, without the divisors of strides; or empty."""
         return self.combine([term for parameter in self.parameters for term in parameter.terms()])
 
     def combine(self, terms: Sequence[str]) -> str:
-        """``when`` and all of `terms`; or empty."""
+        """Join ``when`` and all of `terms` by ``and``."""
         when = f"({self.when})" if re.search(r"\bor\b", self.when) and terms else self.when
         return " and ".join([*filter(None, [when]), *terms])
 
     def without_hints(self) -> Instantiation:
-        """The same for arguments that no hint holds for."""
+        """Return the same instantiation without divisors."""
         return replace(self, parameters=tuple(p.without_hints() for p in self.parameters))
 
     def in_order(self, names: Sequence[str]) -> Instantiation:
-        """The same with the parameters in the order of `names`, those of the function."""
+        """Return the same with the parameters in the order of `names`, those of the function."""
         return replace(self, parameters=tuple(sorted(self.parameters, key=lambda p: names.index(p.name))))
 
     @property
@@ -146,7 +148,7 @@ def _spell_axes(axes: Sequence[Axis]) -> str:
 
 
 def _contiguous(axes: Sequence[object]) -> list[int | None]:
-    """The strides that are known of an array whose last axis is contiguous."""
+    """Return the known strides of an array whose last axis is contiguous."""
     return [None] * (len(axes) - 1) + [1]
 
 
@@ -159,7 +161,7 @@ def _spell_divisor(divisor: int) -> str:
 
 
 def _nest(items: Sequence[TypedParameter], depth: int = 0) -> ParameterType:
-    """The type whose `items` have a common path of that `depth`."""
+    """Build the type whose `items` have a common path of this `depth`."""
     if len(items[0].path) == depth:
         return items[0]
     return tuple(_nest([*each], depth + 1) for _, each in groupby(items, key=lambda item: item.path[depth]))
@@ -177,7 +179,7 @@ _TYPE = re.compile(r"\s*([^:\[\]<>]+?(?:<[^<>]*>)?)\s*(?:\[([^\[\]]*)\])?\s*(?::
 _LENGTH = re.compile(r"\s*(?:\?\s*(?::\s*(?P<divisor>\d{1,3}))?|(?P<number>\d{1,9}))\s*")
 _STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
-_DEEPEST = 8  # tuple within a tuple
+_DEEPEST = 8  # the limit of tuples within tuples
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -210,7 +212,7 @@ def parse_instantiation(text: str) -> Instantiation:
 
 
 def instantiate_alike(text: str, built: str, name: str) -> str:
-    """The instantiation for a kernel `name`, after `text`, from which the kernel `built` was compiled.
+    """Write an instantiation for the kernel `name` like `text`, from which the kernel `built` was compiled.
 
     >>> instantiate_alike("f(x: *fp16:16, n: i32, B=64)", "f<fp16, B=64>", "f<fp64, B=128>")
     'f(x: *fp64:16, n: i32, B=128)'
@@ -232,7 +234,7 @@ def instantiate_alike(text: str, built: str, name: str) -> str:
 
 
 def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, str]]:
-    """The types and the constants among the arguments `text`."""
+    """Divide the arguments `text` into types and constants."""
     parameters: list[TypedParameter] = []
     constants: dict[str, str] = {}
     taken: set[str] = set()
@@ -258,7 +260,7 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
 
 
 def _parse_types(of: TypedParameter, text: str) -> Iterator[TypedParameter]:
-    """`of` with the type `text`, or the items of a tuple of types."""
+    """Yield `of` with the type `text`, or the items of a tuple of types."""
     if not text.startswith("("):
         yield _parse_type(of, text)
         return
@@ -281,7 +283,7 @@ def _parse_type(of: TypedParameter, text: str) -> TypedParameter:
 
 
 def _parse_axes(text: str) -> Iterator[Axis]:
-    """The axes that stand in brackets."""
+    """Parse the axes in brackets."""
     lengths, semicolon, strides = text.partition(";")
     axes = [_LENGTH.fullmatch(each) for each in lengths.split(",")]
     steps = [_STRIDE.fullmatch(each) for each in strides.split(",")]
@@ -301,7 +303,7 @@ def _number(match: re.Match[str] | None) -> int | None:
 
 
 def _parse_constant(name: str, text: str) -> str:
-    """The constant `text` in one spelling."""
+    """Return the canonical spelling of the constant `text`."""
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         return _spell_constant(ast.parse(text, mode="eval").body)
     text = shorten(text)

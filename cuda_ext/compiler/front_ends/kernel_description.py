@@ -1,4 +1,4 @@
-"""What an image does not say of its kernels: types and launch configurations, as others describe them."""
+"""Descriptions of kernels, with types and launch configurations that their images do not contain."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cuda_ext.manifest import Parameter, ParameterKind
 class KernelDescription(NamedTuple):
     """A kernel of an image: its name expression and its lowered name.
 
-    ``parameters`` and ``hidden`` have no offsets, and the size 0 where only the image has it. ``launch`` is
-    ``None`` if the image does not fix the configuration. ``when`` is the condition on which it was compiled,
-    in the language of :mod:`~cuda_ext.formats.variant_conditions`; a launch checks it.
+    ``parameters`` and ``hidden`` have no offsets, and the size 0 if only the image knows it. ``launch`` is
+    ``None`` if the image does not fix the configuration. ``when`` is the condition under which it was
+    compiled, in the language of :mod:`~cuda_ext.formats.variant_conditions`; a launch checks it.
     """
 
     name: str
@@ -33,11 +33,11 @@ class KernelDescription(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """The name of the kernel in a manifest, where others of the same name have other conditions."""
+        """The name of the kernel in a manifest; kernels of one name are told apart by their conditions."""
         return f"{self.name} if {self.when}" if self.when else self.name
 
 
-# The most that a block and a cluster have of what makes them.
+# The largest numbers of threads in a block and of blocks in a cluster.
 LIMITS = {"block": (1024, "threads"), "cluster": (16, "blocks")}
 # The most KiB of shared memory in a block by compute capability: "Maximum amount of shared memory per thread
 # block" in the CUDA Programming Guide, and `max_shared_memory_per_block_optin` in CCCL.
@@ -91,8 +91,9 @@ def describe_function(
 ) -> KernelDescription:
     """Describe the kernel of a Python function, for a front-end to complete.
 
-    `names` are the parameters of the function, and `values` spells those that have values, and options. The
-    name of the kernel has `types` and constants, but no option and nothing of a configuration.
+    `names` are the parameters of the function, and `values` spells the options and the parameters with
+    values. The name of the kernel contains `types` and constants, but no option and no part of a
+    configuration.
     """
     configuration = {name: values[name] for name in instantiation.configuration}
     constants = {name: values[name] for name in names if name in values and name not in configuration}
@@ -146,9 +147,9 @@ def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[HiddenParam
 
 
 def declare_parameter(name: str, text: str) -> Parameter:
-    """The parameter `name` of the C++ type `text`, of the size 0 where that is not known."""
+    """Make the parameter `name` of the C++ type `text`, with the size 0 if it is not known."""
     spelled = normalise(re.sub(r"\b(?:__restrict__\b|__restrict\b|std::)", " ", text).strip())
-    spelled = re.sub(r"(?<=\*) ?const$", "", spelled)  # of the pointer itself
+    spelled = re.sub(r"(?<=\*) ?const$", "", spelled)  # const applies to the pointer itself
     words = spelled.split(" ")
     spelled = " ".join(
         _ALIASES.get(word.rstrip("*"), word.rstrip("*")) + word[len(word.rstrip("*")) :] for word in words

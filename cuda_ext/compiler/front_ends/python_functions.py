@@ -1,4 +1,4 @@
-"""Functions of Python sources, and the modules of their decorators, as the text shows them."""
+"""Functions in Python sources, and the modules of their decorators, as the text shows them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 
 class PythonFunction(NamedTuple):
-    """A decorated function that a source defines, and the names of its parameters; ``defaults`` have one.
+    """A decorated function of a source and the names of its parameters; those in ``defaults`` have one.
 
-    Decorators have the name of the module that they come from: ``triton.jit``, ``cuda.tile.kernel``.
+    The names of decorators contain their module: ``triton.jit``, ``cuda.tile.kernel``.
     """
 
     name: str
@@ -20,7 +20,7 @@ class PythonFunction(NamedTuple):
 
 
 def find_functions(source: bytes) -> Iterator[PythonFunction]:
-    """The decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
+    """Find the decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
     body = ast.parse(source).body
     imported = dict(_imports(body))
     for node in body:
@@ -37,7 +37,7 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
 
 
 def _imports(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """The names that imports define, and what they stand for."""
+    """Yield the names that imports define, and their full names."""
     for node in body:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -49,7 +49,7 @@ def _imports(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def _full_name(decorator: ast.expr, imported: Mapping[str, str]) -> str:
-    """The name of a decorator with that of its module; empty if it is another expression."""
+    """Return the name of a decorator with its module; empty if it is another expression."""
     match decorator:
         case ast.Call(func):
             return _full_name(func, imported)

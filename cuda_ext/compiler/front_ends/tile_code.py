@@ -1,6 +1,6 @@
-"""Sources of CUDA Tile C++: which of their kernels are tile kernels, and the units that they make.
+"""Sources of CUDA Tile C++: find their tile kernels, and divide a source into units.
 
-A source may have kernels of both sorts. They share neither images nor variables, so it makes two units.
+A source may have kernels of both kinds. They share neither images nor variables, so it becomes two units.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 
 _SPECIFIER = b"__tile_global__"
-# What CUDA's header of tiles needs.
+# The oldest C++ standard of CUDA's header for tiles.
 _STANDARD = "c++20"
 
 
 def enable_tile(unit: TranslationUnit, *, keep_standard: bool) -> TranslationUnit:
-    """Return `unit` with the options that its tile kernels need, if it has some."""
+    """Return `unit`, with the options for tile kernels if it has some."""
     options = unit.options
     if not enables_tile(options):
         if not any(kernel.is_tile for kernel in _kernels(unit)):
@@ -31,7 +31,7 @@ def enable_tile(unit: TranslationUnit, *, keep_standard: bool) -> TranslationUni
 class Part(NamedTuple):
     """A unit of a source. Its files are named after the source and the ``suffix``.
 
-    It ``may_be_empty`` if the source alone does not tell whether it has kernels: others of the source have.
+    ``may_be_empty`` is true if the unit may define no kernel. Another unit of the source then does.
     """
 
     unit: TranslationUnit
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 
 
 def divide(unit: TranslationUnit, instantiate: Iterable[str]) -> list[Part]:
-    """Return the parts of a source with its instantiations; that of its tile kernels comes last.
+    """Return the parts of a source with its instantiations; the part of its tile kernels comes last.
 
-    There is none that would have templates alone which nothing instantiates, unless all are.
+    A part with nothing but uninstantiated templates is left out, unless all parts are such.
     """
     if unit.kind != "cu":
         return [Part(unit.replace(instantiate=tuple(instantiate)))]
@@ -65,13 +65,13 @@ def divide(unit: TranslationUnit, instantiate: Iterable[str]) -> list[Part]:
 
 
 def _kernels(unit: TranslationUnit) -> Sequence[Declaration]:
-    """The kernels of a unit that may have tile kernels; none of others, to save the time."""
+    """Find the kernels of a unit that may have tile kernels; return none for other units, to save time."""
     texts = (unit.source, *unit.headers.values())
     return find_declarations(texts).kernels if any(_SPECIFIER in text for text in texts) else ()
 
 
 def _is_tile(expression: str, kernels: Sequence[Declaration]) -> bool:
-    """Whether `expression` names one of the tile kernels among `kernels`."""
+    """Return True if `expression` names one of the tile kernels among `kernels`."""
     name = plain_name(expression)
     alike = [kernel for kernel in kernels if base_name(kernel.name) == base_name(name)]
     exact = [kernel for kernel in alike if kernel.name == name]

@@ -1,6 +1,6 @@
-"""Code of a source runs in the process that compiles others after it: what it changes is restored.
+"""Run code of a source in a process that compiles others after it, and restore the state that it changes.
 
-Whatever it raises is one error.
+Any exception of this code becomes one error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LISTS = ("path", "path_hooks")
 def contained(
     what: str, where: str, describe: Callable[[BaseException], str] = lambda error: str(error).strip()
 ) -> Iterator[None]:
-    """Raise all errors within as :class:`CompilationError` that say `what` was done with the source `where`.
+    """Raise all errors of a block as :class:`CompilationError` of the source `where`, with the text `what`.
 
-    The working directory, the environment, the search path, the streams and the recursion limit are as before
-    behind it. Threads, which some workers of Dask have, wait for each other.
+    After the block, restore the working directory, the environment, the search path, the streams and the
+    recursion limit. Some workers of Dask have several threads; these run such blocks one after another.
     """
     with _lock:
         restore = _remember()
@@ -36,7 +36,7 @@ def contained(
             yield
         except CompilationError as error:
             raise CompilationError(f"{what}: {error.problem}", where=where, remedy=error.remedy) from None
-        except BaseException as error:  # this process compiles on
+        except BaseException as error:  # this process goes on to compile others
             restore()
             raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
         finally:
@@ -44,7 +44,7 @@ def contained(
 
 
 def _remember() -> Callable[[], None]:
-    """The function that restores the state of this process as it is now."""
+    """Return a function that restores the current state of this process."""
     directory, environ, limit = Path.cwd(), os.environ, sys.getrecursionlimit()
     variables = dict(environ)
     streams: dict[str, Any] = {name: getattr(sys, name) for name in _STREAMS}
@@ -60,7 +60,7 @@ def _remember() -> Callable[[], None]:
         sys.setrecursionlimit(limit)
         with suppress(OSError):
             os.chdir(directory)
-        os.environ = environ  # noqa: B003 - the object that was there
+        os.environ = environ  # noqa: B003 - the original object
         if dict(environ) != variables:
             environ.clear()
             environ.update(variables)

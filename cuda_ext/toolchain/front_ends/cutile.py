@@ -1,7 +1,7 @@
-"""cuTile Python: functions with ``@ct.kernel``, compiled to Tile IR, and that by tileiras.
+"""cuTile Python: compile functions with ``@ct.kernel`` to Tile IR, and this with tileiras.
 
-An array is a pointer, the length of each axis, and the stride of each axis in elements: the second version of
-its calling convention. The extra ``cutile`` pins a minor version.
+An array becomes a pointer, the length of each axis, and the stride of each axis in elements. This is the
+second version of its calling convention. The extra ``cutile`` pins a minor version.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 
 _PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
-# The first version of Tile IR that is for all GPUs, and so the one that most drivers read.
+# The first version of Tile IR for all GPUs, and so the version that most drivers read.
 _PORTABLE = "13.3"
 
 
-# Their names in cuTile and in C++.
+# The names of types in cuTile and in C++.
 _TYPES = {
     "bool": ("bool_", "bool"),
     "i8": ("int8", "signed char"),
@@ -68,7 +68,7 @@ _OPTIONS = ("num_ctas", "num_worker_warps", "occupancy", "opt_level")
 
 
 class CuTile:
-    """cuTile as a :class:`~cuda_ext.compiler.translation_unit.Compiler`; it is imported to compile only."""
+    """cuTile as a :class:`~cuda_ext.compiler.translation_unit.Compiler`; it is imported only to compile."""
 
     name = "cutile"
 
@@ -85,7 +85,7 @@ class CuTile:
         self.__dict__["version"] = version
 
     def files(self) -> Sequence[Path]:
-        """Its modules, and what tileiras consists of."""
+        """Return its modules, and the files of tileiras."""
         return [*_PACKAGE.files("**/*.py", "_cext*.so", "_cext*.pyd"), *self._tileiras.files()]
 
     def capabilities(self) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ class CuTile:
 
 def _import() -> Any:
     for name in [name for name in os.environ if "CUDA_TILE_" in name]:
-        del os.environ[name]  # some of them change the code
+        del os.environ[name]  # some of these variables change the code
     try:
         import cuda.tile
     except ImportError as error:
@@ -152,7 +152,7 @@ def _constants(instantiation: Instantiation) -> Iterator[tuple[str, Any]]:
 
 
 def _configure(kernel: Any, instantiation: Instantiation, options: Mapping[str, Any]) -> Any:
-    """`kernel` with these options of its decorator."""
+    """Return `kernel` with these options of its decorator."""
     if unknown := options.keys() - {*_OPTIONS}:
         raise ValueError(
             f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
@@ -168,7 +168,7 @@ def _compile(
     names: Sequence[str],
     constants: Mapping[str, Any],
 ) -> bytes:
-    """Compile `kernel`, whose parameters have these `names`, to Tile IR of the oldest version that can be."""
+    """Compile `kernel`, whose parameters have these `names`, to the oldest version of Tile IR that works."""
     types = instantiation.types
     if missing := [name for name in names if name not in types and name not in constants]:
         raise ValueError(f"{missing[0]!r}: each parameter takes a type or a value, also one with a default")
@@ -188,7 +188,7 @@ def _compile(
 
 
 def _constraint(tile: Any, each: ParameterType) -> Any:
-    """A parameter for cuTile: a scalar, an array, or a tuple of these."""
+    """Make a parameter for cuTile: a scalar, an array, or a tuple of these."""
     if not isinstance(each, TypedParameter):
         return tuple(_constraint(tile, item) for item in each)
     if each.type not in _TYPES:
@@ -203,7 +203,7 @@ def _constraint(tile: Any, each: ParameterType) -> Any:
         len(each.axes),
         index_dtype=tile.int32,
         stride_lower_bound_incl=0,
-        alias_groups=(),  # cuTile itself takes no arrays that overlap
+        alias_groups=(),  # cuTile itself accepts no arrays that overlap
         may_alias_internally=True,
         stride_constant=[axis.stride for axis in each.axes],
         shape_constant=[axis.length for axis in each.axes],
@@ -214,7 +214,7 @@ def _constraint(tile: Any, each: ParameterType) -> Any:
 
 
 def _elements(array: TypedParameter) -> int:
-    """The number of elements that divides the strides of `array`."""
+    """Return the number of elements that divides the strides of `array`."""
     return max(1, array.divisor // _parameter(array._replace(axes=())).size)
 
 

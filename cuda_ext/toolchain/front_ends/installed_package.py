@@ -1,4 +1,4 @@
-"""The package of a front-end, as it is installed. It is not imported."""
+"""The installed package of a front-end, without importing it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class InstalledPackage(NamedTuple):
     extra: str
 
     def version(self) -> str:
-        """Its version, ``3.9.0``. Raises :class:`ToolchainError` if that is another than the pinned one."""
-        from importlib import metadata  # slow to import, and not needed for what is unchanged
+        """Return its version, ``3.9.0``. Raises :class:`ToolchainError` if another version is pinned."""
+        from importlib import metadata  # slow to import, and not needed for unchanged sources
 
         try:
             installed = metadata.version(self.distribution)
@@ -36,7 +36,7 @@ class InstalledPackage(NamedTuple):
         return installed
 
     def files(self, *patterns: str) -> list[Path]:
-        """Its files that match one of `patterns`, which are relative to the module."""
+        """List its files that match one of `patterns`, which are relative to the module."""
         root, *others = self.module.split(".")
         spec = find_spec(self.module) if not others or find_spec(root) else None
         if spec is None or not spec.submodule_search_locations:
@@ -44,7 +44,7 @@ class InstalledPackage(NamedTuple):
         directory = Path(spec.submodule_search_locations[0])
         found = [file for pattern in patterns for file in sorted(directory.glob(pattern))]
         if not found:
-            self.version()  # may be another, which has others
+            self.version()  # another version may have other files
             raise self._missing()
         return found
 

@@ -1,7 +1,7 @@
-"""Import the Python source of a translation unit, with those files of the project that it can import.
+"""Import the Python source of a translation unit, with the files of the project that it can import.
 
-They are written to a directory of their own first, so that a product depends on nothing else of the project.
-Their code has the names of files within the project, so that its bytes do not depend on where that lies.
+They are first written to a directory of their own, so that a product depends on nothing else of the project.
+Their code objects have file names relative to the project, so that their bytes do not depend on its location.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _forget() -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles a file under its name in the project, under which messages show its lines, too."""
+    """Compiles a file under its name in the project, under which messages also show its lines."""
 
     def source_to_code(self, data: bytes, path: str, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
         name = next(path.removeprefix(each) for each in _directories if path.startswith(each))
@@ -82,18 +82,18 @@ class _Loader(SourceFileLoader):
         return code
 
     def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0o666) -> None:
-        """Write no bytecode: code that is read from it has the name of the file itself."""
+        """Write no bytecode: code that is read from it has the path of the file itself."""
 
 
 def _find(path: str) -> FileFinder:
-    """Find modules in the directories of sources, as an entry of ``sys.path_hooks``."""
+    """Find modules in the directories of sources; an entry of ``sys.path_hooks``."""
     if not f"{path}/".startswith(tuple(_directories)):
         raise ImportError(path)
     return FileFinder(path, (_Loader, [".py"]))
 
 
 def _describe(error: BaseException, unit: TranslationUnit) -> str:
-    """What happened, and where in the project."""
+    """Return the exception's message and the project line that raised it."""
     names = unit.name, *unit.headers
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     if isinstance(error, SyntaxError) and error.filename in names:

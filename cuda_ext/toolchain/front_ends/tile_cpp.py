@@ -1,4 +1,4 @@
-"""CUDA Tile C++: NVRTC compiles tile kernels to Tile IR, and tileiras assembles that for each GPU."""
+"""CUDA Tile C++: NVRTC compiles tile kernels to Tile IR, and tileiras assembles it for each GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cuda_ext.toolchain.tileiras import Tileiras
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Its threads are tileiras's choice.
+# tileiras chooses the number of threads.
 _LAUNCH = FixedLaunch(block=(1,))
 
 
 class TileCpp:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` of tile kernels in sources of CUDA C++.
 
-    With a `scratch` directory it records which headers it reads, and with `timed` how long each phase takes.
+    With a `scratch` directory it records the headers that it reads; if `timed`, it measures each phase.
     """
 
     name = "tile"
@@ -41,7 +41,7 @@ class TileCpp:
 
     @cached_property
     def version(self) -> str:
-        """That of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing or too old."""
+        """The version of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing or too old."""
         version = self._nvrtc.version
         if not hasattr(open_library("nvrtc"), "nvrtcGetTileIR"):
             raise ToolchainError(

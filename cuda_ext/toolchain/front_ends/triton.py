@@ -1,6 +1,6 @@
-"""Triton: functions with ``@triton.jit``, compiled without a driver.
+"""Triton: compile functions with ``@triton.jit`` without a driver.
 
-The interface that is used here is not documented, so the extra ``triton`` pins a minor version.
+This module uses an undocumented interface of Triton, so the extra ``triton`` pins a minor version.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _PACKAGE = InstalledPackage("Triton", "triton", "triton", "3.9", "triton")
-# What decides the code that it makes.
+# The files that determine the generated code.
 _FILES = (
     *("_C/libtriton.*", "compiler/**/*.py", "language/**/*.py", "runtime/jit.py"),
     *("backends/nvidia/*.py", "backends/nvidia/bin/ptxas*", "backends/nvidia/lib/*.bc"),
 )
-# The capabilities below pass the parts of tensor descriptors one by one.
+# Below this capability, the parts of a tensor descriptor are passed one by one.
 _FIRST_WITH_TENSOR_MAPS = 90
-# The options that a target and the sources decide.
+# The options that the target and the sources determine.
 _FIXED = {"arch", "backend_name", "extern_libs", "instrumentation_mode", "ir_override", "warp_size"}
-# Variables by which Triton, and the LLVM and ptxas that it has, are changed.
+# Environment variables that change Triton, its LLVM or its ptxas.
 _VARIABLE = re.compile(r"(TRITON|MLIR|LLVM|NVPTX|PTXAS|DISABLE_(LLVM|MMA|PTXAS)|ALLOW_LHS|USE_\w+_LOC)_?")
 
 
 class Triton:
-    """Triton as a :class:`~cuda_ext.compiler.translation_unit.Compiler`; it is imported to compile only."""
+    """Triton as a :class:`~cuda_ext.compiler.translation_unit.Compiler`; it is imported only to compile."""
 
     name = "triton"
 
@@ -62,7 +62,7 @@ class Triton:
         return _PACKAGE.files(*_FILES)
 
     def capabilities(self) -> tuple[int, ...]:
-        """What the assemblers of Triton support, from its oldest GPU on."""
+        """Return the compute capabilities that Triton's assemblers support, from its oldest GPU on."""
         found: set[int] = set()
         for path in _PACKAGE.files("backends/nvidia/bin/ptxas*"):
             listed = process.run([str(path), "--help"], environ=os.environ).output
@@ -96,8 +96,8 @@ class Triton:
 
 
 def _describe(error: Any, unit: TranslationUnit) -> str:
-    """What Triton says, with the place in a file where it has one in a function."""
-    while hasattr(error.__cause__, "src"):  # the mistake is in a function that this one calls
+    """Return Triton's message, with the place in a file if the error has a place in a function."""
+    while hasattr(error.__cause__, "src"):  # the mistake is in a function that this function calls
         error = error.__cause__
     said: str = str(error).strip()
     if not getattr(error, "src", None) or not hasattr(error.node, "lineno"):
@@ -114,8 +114,8 @@ def _describe(error: Any, unit: TranslationUnit) -> str:
 @cache
 def _import() -> ModuleType:
     for name in filter(_VARIABLE.match, list(os.environ)):
-        del os.environ[name]  # some of them change the code
-    # Line information has the paths of files; the default of fusion depends on the version.
+        del os.environ[name]  # some of these variables change the code
+    # Line information contains the paths of files. The default of fusion depends on the version.
     os.environ |= {
         "TRITON_DISABLE_LINE_INFO": "1",
         "TRITON_DEFAULT_FP_FUSION": "1",

@@ -1,4 +1,4 @@
-"""Values of constants: those that an instantiation spells, for Triton, and back."""
+"""Values of constants: read them from an instantiation for Triton, and spell them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuda_ext.errors import CompilationError
 
 
 def read_constants(module: ModuleType, function: Any, instantiation: Instantiation) -> dict[str, Any]:
-    """The values of the constants and options of `instantiation`, and defaults of other parameters.
+    """Read the values of the constants and options of `instantiation`, and defaults of other parameters.
 
     They are in the order of `function`, so that one kernel has one name. Raises :class:`CompilationError`.
     """
@@ -23,7 +23,7 @@ def read_constants(module: ModuleType, function: Any, instantiation: Instantiati
     defaults = {}
     for parameter in function.params:
         if parameter.has_default and parameter.name not in instantiation.types.keys() | given.keys():
-            default = getattr(parameter.default, "value", parameter.default)  # of a constexpr
+            default = getattr(parameter.default, "value", parameter.default)  # the value of a constexpr
             if not spell_constant(default):
                 raise CompilationError(
                     f"the default of {parameter.name!r} is no constant",
@@ -36,7 +36,7 @@ def read_constants(module: ModuleType, function: Any, instantiation: Instantiati
 
 
 def _read_value(module: ModuleType, name: str, node: ast.expr) -> Any:
-    """The constant that `node` spells: a literal, a dtype, a function of `module`, or a tuple of these."""
+    """Read the constant `node`: a literal, a dtype, a function of `module`, or a tuple of these."""
     import triton
 
     if isinstance(node, ast.Tuple):
@@ -56,7 +56,7 @@ def _read_value(module: ModuleType, name: str, node: ast.expr) -> Any:
 
 
 def spell_constant(value: Any) -> str:
-    """`value` as an instantiation spells it; empty if it is no constant."""
+    """Spell `value` as in an instantiation; return an empty string if it is not a constant."""
     import triton
 
     if isinstance(value, tuple):

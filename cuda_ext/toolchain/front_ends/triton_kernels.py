@@ -1,4 +1,4 @@
-"""What a launch has to know of a kernel that Triton compiled."""
+"""Descriptions of kernels that Triton compiled, as a launch needs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuda_ext.fields import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.manifest import Parameter
 from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, SPELLED_IN_CPP, element_of
 
-# Of the parameters that Triton adds: scratch memory, global and for profiling.
+# The size of the parameters that Triton adds: global scratch memory, and profiling scratch memory.
 _ADDRESS = 8
 
 
@@ -24,7 +24,7 @@ def describe_kernel(
 ) -> KernelDescription:
     """Describe the kernel of `instantiation`, whose parameters are in the order of `names`.
 
-    `constants` spells all values, and `metadata` is what Triton says of the kernel.
+    `constants` spells all values, and `metadata` is Triton's description of the kernel.
     """
     typed = instantiation.parameters
     arrays = (p.type for p in typed if p.type.startswith("*") or DESCRIPTOR.fullmatch(p.type))
@@ -35,7 +35,7 @@ def describe_kernel(
         parameters=tuple(map(_parameter, typed)),
         hidden=(
             *hidden,
-            # Also where this image needs none: that of another architecture may.
+            # Even if this image needs no scratch memory, that of another architecture may.
             HiddenParameter(count, _ADDRESS, "scratch"),
             HiddenParameter(count + 1, _ADDRESS, "zero"),
         ),
@@ -52,7 +52,7 @@ def describe_kernel(
 
 
 def _hidden(typed: Sequence[TypedParameter]) -> Iterator[HiddenParameter]:
-    """The shapes and strides behind each tensor descriptor, of 32 and 64 bits."""
+    """Yield the shapes (32 bits) and strides (64 bits) behind each tensor descriptor."""
     position = 0
     for parameter in typed:
         position += 1
@@ -65,10 +65,10 @@ def _hidden(typed: Sequence[TypedParameter]) -> Iterator[HiddenParameter]:
 
 
 def _tensor_maps(typed: Sequence[TypedParameter], metadata: Any) -> dict[str, TensorMap]:
-    """The formats of the tensor maps that the host makes, by parameter."""
+    """Return the formats of the tensor maps that the host makes, by parameter."""
     names = [parameter.argument for parameter in typed if DESCRIPTOR.fullmatch(parameter.type)]
     formats = getattr(metadata, "tensordesc_meta", None) or ()
-    # Some types have another number on the device.
+    # Some types have other numbers on the device.
     types = {8: 10, 9: 8, 10: 9}
     return {
         name: TensorMap(

@@ -26,12 +26,12 @@ SPELLED_IN_CPP = {
     "fp8e4nv": "__nv_fp8_e4m3",
     "fp8e5": "__nv_fp8_e5m2",
 }
-# Of a tensor that the host describes: the type of its elements, and the lengths of a block.
+# The type of a tensor that the host describes: its element type, and the lengths of a block.
 DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
 
 
 def signature_of(instantiation: Instantiation, names: Sequence[str]) -> dict[str, Any]:
-    """The type of each of the parameters `names`, as Triton takes it. Raises :class:`CompilationError`."""
+    """Return the type of each parameter in `names`, as Triton takes it. Raises :class:`CompilationError`."""
     types = instantiation.types
     return {name: _signature_of(types[name]) if name in types else "constexpr" for name in names}
 
@@ -48,7 +48,7 @@ def _signature_of(type_: ParameterType) -> Any:
 
 
 def hints_of(instantiation: Instantiation, names: Sequence[str]) -> dict[tuple[int, ...], Any]:
-    """What Triton may assume of the values of parameters, by their positions among `names`."""
+    """Return the divisors that Triton may assume, by the positions of the parameters among `names`."""
     return {
         (names.index(each.name), *each.path): [["tt.divisibility", each.divisor]]
         for each in instantiation.parameters
@@ -57,7 +57,7 @@ def hints_of(instantiation: Instantiation, names: Sequence[str]) -> dict[tuple[i
 
 
 def element_of(type_: str) -> str:
-    """What a pointer or a tensor descriptor leads to; the type itself if it is neither."""
+    """Return the element type of a pointer or a tensor descriptor; the type itself if it is neither."""
     if descriptor := DESCRIPTOR.fullmatch(type_):
         return descriptor[1]
     return type_.removeprefix("*k" if type_.startswith("*k") else "*")
