@@ -1,4 +1,5 @@
-// Compile CUDA C++ when the program runs, with NVRTC. Targets have it whose module has JIT or EMBED_SOURCES.
+// Compile CUDA C++ when the program runs, with NVRTC. Targets have this if their module has JIT or
+// EMBED_SOURCES.
 //
 //   cuda_ext::CompileOptions options;
 //   options.headers = &project::kernels::cuda_ext_headers();  // embedded
@@ -27,16 +28,16 @@ struct CompileOptions {
 };
 
 // Compile `source` for the GPU of the current context, or take the result from the cache. `names` are C++
-// name expressions of the kernels: instantiations, and functions that are not templates. For a GPU of another
-// capability, it is compiled at the first launch there.
+// name expressions of the kernels: instantiations, and functions that are not templates. A GPU of another
+// capability gets its own compilation at the first launch there.
 //
-// The key in the cache consists of the source, the headers, the options, and the toolkit's version. Files in
+// The cache key consists of the source, the headers, the options, and the toolkit's version. Files in
 // `include_directories` count by name, size and time of modification.
 Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                             const CompileOptions& options = {}) noexcept;
 
-// The include directories with the headers of CUDA and CCCL that `compile` uses, for other compilers. Those
-// that NVRTC contains are unpacked into the cache.
+// Return the include directories with the headers of CUDA and CCCL that `compile` uses, for other compilers.
+// Headers that NVRTC contains are unpacked into the cache.
 Result<std::vector<std::string>> try_toolkit_directories() noexcept;
 
 #if CUDA_EXT_EXCEPTIONS

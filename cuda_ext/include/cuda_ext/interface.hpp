@@ -9,9 +9,10 @@
 //   cuda_ext::Kernel axpy = project::kernels::cuda_ext_library().kernel("axpy<float>");
 //   axpy.launch({grid, block, stream}, n, 2.0f, x, y);
 //
-// C++17, without CUDA headers and without standard headers that are slow to compile. The loader behind it
-// (loader/loader.cpp) is compiled once for all modules of a project and called through pointers. The namespace
-// is named after the version, so that libraries built by two versions can be linked into one program.
+// It requires C++17, but no CUDA headers and no standard headers that are slow to compile. The loader behind
+// it (loader/loader.cpp) is compiled once for all modules of a project and called through pointers. The
+// namespace is named after the version, so that libraries built by two versions can be linked into one
+// program.
 
 #ifndef CUDA_EXT_INTERFACE_v0_1_0
 #define CUDA_EXT_INTERFACE_v0_1_0
@@ -27,7 +28,8 @@
 #include <utility>
 
 // Functions have hidden visibility: shared objects of one process do not share them. Types that projects use
-// in their own declarations are visible, so that those are exported, and exceptions can be caught.
+// in their own declarations are visible, so that these declarations can be exported and exceptions can be
+// caught.
 #if !defined(CUDA_EXT_HIDDEN)
 #if defined(__GNUC__) && !defined(_WIN32)
 #define CUDA_EXT_HIDDEN __attribute__((visibility("hidden")))
@@ -38,7 +40,7 @@
 #endif
 #endif
 
-// For what several libraries of one program may define alike.
+// For definitions that several libraries of one program may share.
 #if !defined(CUDA_EXT_WEAK)
 #if defined(__GNUC__) && !defined(_WIN32)
 #define CUDA_EXT_WEAK __attribute__((weak))
@@ -47,8 +49,8 @@
 #endif
 #endif
 
-// Whether there are functions that throw. They are left out, and nothing else changes, where the compiler has
-// no exceptions or a project defines this as 0.
+// True if functions that throw are declared. A project can define this as 0. It is 0 if the compiler has no
+// exceptions. Nothing else changes.
 #if !defined(CUDA_EXT_EXCEPTIONS)
 #if defined(__cpp_exceptions) || defined(_CPPUNWIND)
 #define CUDA_EXT_EXCEPTIONS 1

@@ -1,10 +1,10 @@
 // The parameter types of kernels as objects.
 //
-// Each has implicit conversions from the types that can be passed for it, and from no others: a wrong argument
+// Each converts implicitly from the types that can be passed for it, and from no others: a wrong argument
 // does not compile, and `std::is_invocable` is false. The driver copies the bytes of the value of `get()`.
 
-// What the compiler sees to be out of range: an error in clang; in gcc, which may see it on a path that is
-// never taken, a warning.
+// Constants that the compiler finds out of range are an error in clang. In gcc they are a warning, since gcc
+// may find them on a path that is never taken.
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wgcc-compat"
@@ -19,7 +19,8 @@ inline namespace CUDA_EXT_ABI {
 template <class T>
 inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
-// Whether every value of From is one of To: what C++ does not call narrowing. A bool is made of a bool only.
+// True if To can hold every value of From, so that C++ does not call the conversion narrowing. Only a bool
+// converts to a bool.
 template <class To, class From>
 constexpr bool holds_every() noexcept {
   if constexpr (std::is_same_v<From, bool>) {
@@ -32,7 +33,7 @@ constexpr bool holds_every() noexcept {
   }
 }
 
-// Whether `value` is one of To, both integers.
+// True if `value` is one of To, both integers.
 template <class To, class From>
 constexpr bool holds(From value) noexcept {
   if constexpr (holds_every<To, From>()) {
@@ -46,17 +47,17 @@ constexpr bool holds(From value) noexcept {
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((noinline, warning("this constant is out of range for the kernel's parameter"))) inline void
 refuse_constant() noexcept {
-  __asm__ volatile("");  // a call of a function without effects would vanish, and the warning with it
+  __asm__ volatile("");  // keeps the call, and with it the warning: a call without effects would vanish
 }
 #endif
 
-// What every parameter has: integers of some types may not fit.
+// The base of all parameters. Integers of some types may not fit.
 class AlwaysFits {
  public:
   constexpr const Integer* misfit() const noexcept { return nullptr; }
 };
 
-// A number, or a bool. Integers of any type are taken, and have to fit.
+// A number, or a bool. Takes integers of any type, which must fit.
 template <class T>
 class Value {
  public:
@@ -83,27 +84,27 @@ class Value {
   Integer passed_{};
 };
 
-// Bytes of a value of any type.
+// The bytes of a value of any type.
 template <std::size_t size>
 struct Bytes {
   unsigned char bytes[size];
 };
 
-// A type of device code that a header cannot name. What derives from it has its `name`, which is empty if it
-// can be any class, and its `size` and `alignment`, 0 if they are not known.
+// A type of device code that a header cannot name. Derived structures have its `name`, which is empty if it
+// can be any class, and its `size` and `alignment`, which are 0 if they are not known.
 struct Class {
   static constexpr char name[] = "";
   static constexpr std::size_t size = 0;
   static constexpr std::size_t alignment = 0;
 };
 
-// A pointer, behind another.
+// The target of a pointer to a pointer.
 struct Pointee {};
 
 template <class T>
 inline constexpr bool is_class = std::is_class_v<T> || std::is_union_v<T>;
 
-// Whether T is that type, as far as names tell.
+// True if T has this name, as far as names tell.
 template <class T, class Named>
 constexpr bool is_type() noexcept {
   if constexpr (sizeof(Named::name) > 1) {
@@ -113,15 +114,17 @@ constexpr bool is_type() noexcept {
   }
 }
 
-// What compilers print where a static_assert fails: the bytes here, and in device code, 0 if not known there.
+// Compilers print these names if a static_assert fails: the bytes here, and in device code (0 if not known
+// there).
 template <std::size_t here, std::size_t on_device>
 inline constexpr bool are_sizes_equal = here == on_device || !on_device;
-// Members are aligned to at most 16 bytes; more is the choice of a header, and does not move them.
+// Members are aligned to at most 16 bytes. A larger alignment is the choice of a header and does not move
+// members.
 template <std::size_t here, std::size_t on_device>
 inline constexpr bool are_alignments_equal =
     here == on_device || !on_device || (here >= 16 && on_device >= 16);
 
-// Compiles only if the bytes of a T, which has the name of that type, can be a value of it.
+// Compiles only if the bytes of a T with the name of this type can be a value of it.
 template <class T, class Named>
 constexpr void check_layout() noexcept {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -132,12 +135,12 @@ constexpr void check_layout() noexcept {
                 "this type has another alignment in device code; declare both alike, best in one header");
 }
 
-// Whether T is the enumeration of that name, or any if the name is not known.
+// True if T is the enumeration of this name, or any enumeration if the name is not known.
 template <class T, class Named>
 inline constexpr bool is_enumeration =
     std::is_enum_v<T> && (sizeof(Named::name) == 1 || is_type<T, Named>());
 
-// An enumeration of that name, or an integer of its size.
+// An enumeration of this name, or an integer of its size.
 template <class Named>
 class Enumerator : public AlwaysFits {
  public:
@@ -161,7 +164,7 @@ class Enumerator : public AlwaysFits {
   Bytes<Named::size> value_;
 };
 
-// `size` bytes of which nothing else is known. They are not copied.
+// A value of `size` bytes about which nothing else is known. It is not copied.
 template <std::size_t size>
 class Opaque : public AlwaysFits {
  public:
@@ -176,7 +179,7 @@ class Opaque : public AlwaysFits {
   const Bytes<size>* value_;
 };
 
-// A class or union of that name and layout. It is not copied.
+// A class or union of this name and layout. It is not copied.
 template <class Named>
 class Structure : public AlwaysFits {
  public:
@@ -194,7 +197,7 @@ class Structure : public AlwaysFits {
   const Bytes<Named::size>* value_;
 };
 
-// Whether what a `From*` points at can be elements T. Neither is const or volatile.
+// True if a `From*` can point to elements T. Neither type is const or volatile.
 template <class T, class From>
 constexpr bool are_elements() noexcept {
   if constexpr (std::is_same_v<T, From>) {
@@ -229,7 +232,7 @@ constexpr bool is_other_class() noexcept {
   }
 }
 
-// An address on the GPU, of elements T.
+// An address on the GPU of elements T.
 template <class T>
 class Pointer : public AlwaysFits {
  public:
@@ -253,7 +256,7 @@ class Pointer : public AlwaysFits {
   const volatile void* pointer_ = nullptr;
 };
 
-// A value of exactly that type. It is not copied.
+// A value of exactly this type. It is not copied.
 template <class T>
 class Exactly : public AlwaysFits {
  public:
@@ -266,7 +269,7 @@ class Exactly : public AlwaysFits {
   const T* value_;
 };
 
-// The parameter of a kernel template that has the type of its argument T.
+// A parameter whose type is the argument T of the kernel template.
 template <class T>
 using ArgumentOf =
     std::conditional_t<std::is_arithmetic_v<T>, Value<T>,

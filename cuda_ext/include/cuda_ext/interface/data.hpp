@@ -1,11 +1,11 @@
 // The data of one module in its generated source: constants that describe the compiled images.
 //
-// They hold the content of the Python package's manifest. Nothing here is ever changed or freed.
+// They have the content of the Python package's manifest. Nothing here is ever changed or freed.
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// `size` elements that lie at `data`.
+// An array of `size` elements at `data`.
 template <class T>
 struct Array {
   const T* data = nullptr;
@@ -17,17 +17,17 @@ struct Array {
 };
 
 // A translation unit compiled for one architecture, as nvcc spells it ("sm_90a", "compute_90", "lto_90").
-// `data` is the file that holds it, followed by a zero byte; the images of one fatbin share it.
+// `data` is the content of its file, followed by a zero byte. All images of a fatbin share it.
 struct ImageData {
   const char* architecture;
   const unsigned char* data;
   std::size_t size;
 };
 
-// What is loaded as one. `sources` are paths within the project, "device/axpy.cu, device/gemm.cu".
-// `version` is the CUDA version that made the machine code, 1000 * major + 10 * minor, and 0 where it arrived
-// compiled; `ptx_version` is the same of the PTX. `zstd` says that only drivers from CUDA 12.4 on can
-// decompress it.
+// A translation unit or several linked ones, which the driver loads as one. `sources` are paths within the
+// project, "device/axpy.cu, device/gemm.cu". `version` is the CUDA version that made the machine code, 1000 *
+// major + 10 * minor; it is 0 if the project contains compiled code. `ptx_version` is the same for PTX.
+// `zstd` is true if only drivers from CUDA 12.4 on can decompress it.
 struct UnitData {
   const char* sources;
   Array<ImageData> images;
@@ -36,7 +36,8 @@ struct UnitData {
   bool zstd;
 };
 
-// What a kernel or a symbol is called in one image, counted within its unit; nullptr if it is not there.
+// The name of a kernel or a symbol in one image, by the image's position in its unit; nullptr if the image
+// lacks it.
 struct LoweredName {
   std::size_t image;
   const char* lowered;
@@ -49,15 +50,15 @@ struct ParameterData {
   std::size_t size;
 };
 
-// What the kernel gets for one of its parameters: the argument of a call at that position; or else a zero of
-// so many bytes; or, without any, the address of the memory that an image has each launch allocate.
+// The value of one of a kernel's parameters: the argument of a call at this position; or else a zero of so
+// many bytes; or, if both are missing, the address of the memory that each launch allocates.
 struct PassedData {
   int argument;
   std::size_t zeros;
 };
 
-// What an image, counted within its unit, fixes of launches of a kernel, so that a call gives the grid alone.
-// That counts clusters if `cluster` is not zero. `scratch` are the bytes of memory for each block.
+// The launch configuration that an image fixes, by the image's position in its unit. A call gives only the
+// grid, in clusters if `cluster` is not zero. `scratch` is the size of the memory for each block in bytes.
 struct FixedLaunchData {
   std::size_t image;
   unsigned block[3];
@@ -68,10 +69,10 @@ struct FixedLaunchData {
   bool dependent;
 };
 
-// A part of a condition: the argument at that position, or else the compute capability, 90 for 9.0, modulo
-// `modulus` unless that is 0, is less than, equal to or greater than `number`, by the bits of `outcomes`; or
-// the image for the GPU has that `target`, "90a". `then` and `otherwise` are the positions of parts before
-// this one, or what follows for the condition.
+// A part of a condition. It compares the argument at this position, or else the compute capability (90 for
+// 9.0), modulo `modulus` unless that is 0, with `number`; the bits of `outcomes` say which of less, equal and
+// greater are true. With a `target`, "90a", it asks whether the image for the GPU has this target. `then` and
+// `otherwise` are the positions of earlier parts, or the result of the condition.
 struct ComparisonData {
   enum { holds = -1, fails = -2 };
 
@@ -86,7 +87,7 @@ struct ComparisonData {
   int otherwise;
 };
 
-// A kernel that is compiled on a condition, `when`; the last of the comparisons is made first.
+// A kernel that was compiled under the condition `when`. The last of the comparisons is made first.
 struct KernelData;
 struct CandidateData {
   const KernelData* kernel;
@@ -94,16 +95,16 @@ struct CandidateData {
   Array<ComparisonData> comparisons;
 };
 
-// An integer that a kernel was compiled for, and that no call gives, "BLOCK".
+// An integer, "BLOCK", that a kernel was compiled for. Calls do not give it.
 struct ConfigurationData {
   const char* name;
   long long value;
 };
 
-// A kernel, or one instantiation of a template. `lowered` is its name in all images but those in
-// `exceptions`. Where it is compiled when the program runs, the parameters are not described. Those are the
-// ones of a call; `passed` are the kernel's own, if there are others. A launch takes the first of the
-// `candidates` whose condition holds, if there are any.
+// A kernel, or one instantiation of a template. `lowered` is its name in all images except those in
+// `exceptions`. Parameters of a kernel that is compiled when the program runs are not described. `parameters`
+// are those of a call; `passed` are the kernel's own, if these are others. If there are `candidates`, a
+// launch takes the first one whose condition holds.
 struct KernelData {
   const char* expression;
   const char* lowered;
@@ -133,9 +134,9 @@ struct SourceData {
   const char* text;
 };
 
-// Device headers, in the form in which nvrtcCreateProgram takes them. A header is listed under its path within
-// the project; its path below an include directory is the name of a further header, which includes it. The
-// digest `sha256` changes with every name and text.
+// Device headers, in the form that nvrtcCreateProgram takes. A header is listed under its path within the
+// project. If it also has a path below an include directory, that is the name of a second header, which
+// includes the first. The digest `sha256` changes with every name and text.
 struct HeaderData {
   int count;
   const char* const* texts;
@@ -143,10 +144,10 @@ struct HeaderData {
   const char* sha256;
 };
 
-// The source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers;
-// `options` are those of NVRTC on every machine and for every architecture; `instantiate` are the name
-// expressions that were built ahead. `is_specific` adds the features of exactly one GPU (sm_90a). `obstacle`
-// says why it is not compiled on demand, and is empty if it is.
+// The source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers.
+// `options` are NVRTC's options on every machine and for every architecture. `instantiate` are the name
+// expressions that were built. `is_specific` adds the features of exactly one GPU (sm_90a). `obstacle` says
+// why it is not compiled on demand; it is empty if it is.
 struct RecipeData {
   const char* name;
   const char* text;
@@ -158,8 +159,8 @@ struct RecipeData {
   const char* obstacle;
 };
 
-// A kernel template, and the unit that defines it, unless there is an `obstacle`. The name of a built kernel
-// `is_qualified`; the others are as in the sources, without namespaces.
+// A kernel template and the unit that defines it, or an `obstacle` to its compilation on demand. The name of
+// a built kernel's template `is_qualified`. Other names are as in the sources, without namespaces.
 struct TemplateData {
   const char* name;
   bool is_qualified;
@@ -167,24 +168,25 @@ struct TemplateData {
   const char* obstacle;
 };
 
-// Of loader/demand.hpp; defined in on_demand/on_demand.cpp.
+// Declared in loader/demand.hpp, and defined in on_demand/on_demand.cpp.
 struct Demand;
 void fulfil_demand(Demand& demand);
 
-// What compiles on demand, the source of each unit, and the templates of the module.
+// The parts of a module for compilation on demand: the source of each unit, and the templates.
 struct OnDemandData {
   void (*fulfil)(Demand& demand);
   Array<RecipeData> units;
   Array<TemplateData> templates;
 };
 
-// Of loader/loader.cpp: the module of `data`, with one holder.
+// Defined in loader/loader.cpp: opens the module of `data`, with one holder.
 class Module;
 struct ModuleData;
 Module* open_module(const ModuleData& data);
 
-// `open` is the loader's. `name` is the import name, "example_project.kernels"; `compiler` what compiled it,
-// "nvrtc 13.5". `jit` says whether sources and headers are there, and `on_demand` how to compile them.
+// `open` is the loader's function. `name` is the import name, "example_project.kernels", and `compiler` the
+// compiler's name and version, "nvrtc 13.5". `jit` is true if sources and headers are embedded, and
+// `on_demand` describes how to compile them.
 struct ModuleData {
   Module* (*open)(const ModuleData& data);
   const char* name;

@@ -1,11 +1,11 @@
 // Errors, as exceptions and, for projects without exceptions, as results.
 //
-// The classes and their messages are those of the Python package (cuda_ext/errors.py).
+// They have the classes and messages of the Python package (cuda_ext/errors.py).
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// One for each class of exceptions below.
+// One value for each class of exceptions below.
 enum class CUDA_EXT_VISIBLE ErrorKind {
   argument,
   kernel_not_found,
@@ -23,13 +23,13 @@ enum class CUDA_EXT_VISIBLE ErrorKind {
   out_of_memory,  // of the host; std::bad_alloc
 };
 
-// `code` is the CUresult of the driver call that failed, and 0 where none did.
+// `code` is the CUresult of the driver call that failed, or 0.
 struct CUDA_EXT_VISIBLE ErrorInfo {
   ErrorKind kind;
   const char* message;
   int code;
 
-  // Functions of the loader: change the number of holders; throw the exception.
+  // Functions of the loader: they change the number of holders, or throw the exception.
   void (*hold)(const ErrorInfo& info, int change) noexcept;
   void (*raise)(const ErrorInfo& info);
 };
@@ -88,7 +88,7 @@ struct CUDA_EXT_VISIBLE KernelNotFoundError : Error {
   using Error::Error;
 };
 
-// The CUDA driver is missing, unusable, or refused a request. `code` is its CUresult, 0 where there is none.
+// The CUDA driver is missing, unusable, or refused a request. `code` is its CUresult, or 0.
 struct CUDA_EXT_VISIBLE DriverError : Error {
   using Error::Error;
   CUDA_EXT_HIDDEN int code() const noexcept { return info_->code; }
@@ -134,12 +134,12 @@ struct CUDA_EXT_VISIBLE DriverCallError : DriverError {
   using DriverError::DriverError;
 };
 
-// The compiler refused, on demand, what was asked for; the message holds its own text.
+// The compiler refused a request on demand. The message contains the compiler's text.
 struct CUDA_EXT_VISIBLE CompilationError : Error {
   using Error::Error;
 };
 
-// A part of the tool chain, which compiling on demand takes, is unusable.
+// A part of the tool chain that compilation on demand needs is unusable.
 struct CUDA_EXT_VISIBLE ToolchainError : Error {
   using Error::Error;
 };
@@ -159,11 +159,11 @@ class [[nodiscard]] CUDA_EXT_VISIBLE Result {
   CUDA_EXT_HIDDEN bool ok() const noexcept { return !failure_; }
   CUDA_EXT_HIDDEN explicit operator bool() const noexcept { return ok(); }
 
-  // Only where something went wrong.
+  // Only after a failure.
   CUDA_EXT_HIDDEN const ErrorInfo& error() const noexcept { return *failure_; }
   CUDA_EXT_HIDDEN Failure failure() && noexcept { return std::move(failure_); }
 
-  // Only where nothing did.
+  // Only after a success.
   CUDA_EXT_HIDDEN T& operator*() & noexcept { return value_; }
   CUDA_EXT_HIDDEN T&& operator*() && noexcept { return std::move(value_); }
   CUDA_EXT_HIDDEN T* operator->() noexcept { return &value_; }
@@ -196,7 +196,7 @@ class [[nodiscard]] CUDA_EXT_VISIBLE Result<void> {
   CUDA_EXT_HIDDEN bool ok() const noexcept { return !failure_; }
   CUDA_EXT_HIDDEN explicit operator bool() const noexcept { return ok(); }
 
-  // Only where something went wrong.
+  // Only after a failure.
   CUDA_EXT_HIDDEN const ErrorInfo& error() const noexcept { return *failure_; }
   CUDA_EXT_HIDDEN Failure failure() && noexcept { return std::move(failure_); }
 

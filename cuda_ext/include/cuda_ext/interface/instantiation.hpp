@@ -12,7 +12,7 @@ template <auto value>
 struct ValueArgument {
   static constexpr TypeText text() noexcept { return printed_value<value>(); }
 };
-// In the place of an argument that has a default in device code.
+// Takes the place of an argument that has a default in device code.
 struct NoArgument {
   static constexpr TypeText text() noexcept { return {}; }
 };
@@ -37,7 +37,7 @@ class NameExpression {
   operator Text() const noexcept { return text_; }
 
  private:
-  // Without the inline namespaces of the C++ library, __1 and the like, which device code has otherwise.
+  // Leaves out the inline namespaces of the C++ library, such as __1, which differ in device code.
   constexpr void put(TypeText text) noexcept {
     while (!text.empty()) {
       const bool is_start = size_ == 0 || text_[size_ - 1] == ':';
@@ -65,7 +65,7 @@ class NameExpression {
 template <const Library& (&library)(), class Template, class... Arguments>
 class Instantiation {
  public:
-  // The same without types.
+  // The kernel without parameter types.
   static Result<Kernel> try_kernel() noexcept { return library().try_kernel(expression); }
 #if CUDA_EXT_EXCEPTIONS
   static Kernel kernel() { return try_kernel().value(); }
@@ -86,7 +86,7 @@ class Instantiation {
   static constexpr NameExpression<Template, Arguments...> expression{};
 };
 
-// The same with parameters, which are types of argument.hpp.
+// An instantiation with parameters, which are types of argument.hpp.
 template <class Instantiation, class... Parameters>
 class TypedOnDemand : public Instantiation {
  public:
@@ -105,7 +105,8 @@ class TypedOnDemand : public Instantiation {
 #endif
 };
 
-// The same where the parameters are not known: only the sizes of arguments are checked, as of a kernel by name.
+// An instantiation with unknown parameters: a launch checks only the sizes of arguments, as for a kernel by
+// name.
 template <class Instantiation>
 class SizedOnDemand : public Instantiation {
  public:

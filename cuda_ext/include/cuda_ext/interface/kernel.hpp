@@ -3,7 +3,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// Whether a parameter of a kernel takes an argument as it is. Where only the size is known, that decides.
+// True if a parameter of a kernel takes an argument unchanged. If only its size is known, the size decides.
 template <class Parameter, class Argument>
 inline constexpr bool is_exactly = std::is_convertible_v<const Argument&, Parameter>;
 
@@ -23,37 +23,37 @@ inline constexpr bool is_exactly<Pointer<T>, Element*> =
     std::is_const_v<T> == std::is_const_v<Element> && std::is_void_v<T> == std::is_void_v<Element> &&
     can_point<T, Element>();
 
-// Whether it takes every value of that type.
+// True if the parameter takes every value of the argument's type.
 template <class Parameter, class Argument>
 inline constexpr bool is_lossless = true;
 template <class T, class Argument>
 inline constexpr bool is_lossless<Value<T>, Argument> = holds_every<T, Argument>();
 
-// The kernel `index` of the module that `kernel_at` is of, with these parameters, types of argument.hpp.
+// The kernel `index` of the module of `kernel_at`, with these parameters, which are types of argument.hpp.
 template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
 class TypedKernel {
  public:
   using Config = LaunchConfig;
 
-  // The same without types.
+  // The kernel without parameter types.
   static Kernel kernel() noexcept { return Kernel(kernel_at(index)); }
 
 #if CUDA_EXT_EXCEPTIONS
-  // Launches the kernel, and throws what goes wrong.
+  // Launches the kernel, and throws errors.
   void operator()(const LaunchConfig& config, Parameters... arguments) const {
     if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...).value();
     submit_or_raise(config, arguments.get()...);
   }
 #endif
 
-  // Launches the kernel, and returns what goes wrong.
+  // Launches the kernel, and returns errors.
   Result<void> try_launch(const LaunchConfig& config, Parameters... arguments) const noexcept {
     if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...);
     return submit(config, arguments.get()...);
   }
 
-  // How well it takes such arguments among kernels of its name: exactly, without a loss, after a check, or
-  // not.
+  // Rates how well the kernel takes such arguments among kernels of its name: exactly, without a loss, after
+  // a check, or not.
   template <class... Arguments>
   static constexpr int rank() noexcept {
     if constexpr (sizeof...(Parameters) != sizeof...(Arguments)) {
@@ -89,7 +89,7 @@ class TypedKernel {
 #endif
 };
 
-// The same of a kernel whose image fixes everything but the grid.
+// A typed kernel whose image fixes everything except the grid.
 template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
 class FixedKernel : public TypedKernel<kernel_at, index, Parameters...> {
   using Typed = TypedKernel<kernel_at, index, Parameters...>;
@@ -115,18 +115,18 @@ struct NthType<0, First, Others...> {
   using type = First;
 };
 
-// What compilers name in an error if no kernel is launched.
+// Compilers name these in an error if no kernel can be launched.
 struct NoKernelTakesTheseArguments {};
 struct SeveralKernelsTakeTheseArguments {};
 
-// Kernels of one name: of those that take the arguments, the one that takes them best is launched. All take
-// the same configuration.
+// Kernels of one name. A call launches the kernel that takes the arguments best. All kernels take the same
+// configuration.
 template <class... Kernels>
 class Overloads {
  public:
   using Config = typename NthType<0, Kernels...>::type::Config;
 
-  // The index of that kernel, or of one of the structures above behind all kernels.
+  // The index of this kernel, or after all kernels, of one of the structures above.
   template <class... Arguments>
   static constexpr std::size_t choose() noexcept {
     constexpr int ranks[] = {Kernels::template rank<std::decay_t<Arguments>...>()...};

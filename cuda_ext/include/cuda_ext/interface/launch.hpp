@@ -9,7 +9,8 @@ inline namespace CUDA_EXT_ABI {
 
 using Stream = ::CUstream_st*;  // CUstream and cudaStream_t
 
-// A stream as libraries pass it: a Stream, an object that converts to one, or whose get() returns one.
+// A stream as libraries pass it: a Stream, an object that converts to one, or an object whose get() returns
+// one.
 class CUDA_EXT_VISIBLE StreamRef {
  public:
   CUDA_EXT_HIDDEN constexpr StreamRef(std::nullptr_t = nullptr) noexcept {}
@@ -39,7 +40,7 @@ inline constexpr bool
     has_extents<T, std::void_t<decltype(std::declval<const T&>().x), decltype(std::declval<const T&>().y),
                                decltype(std::declval<const T&>().z)>> = true;
 
-// Up to three integers of any type, or a dim3. They are checked by the launch.
+// Up to three integers of any type, or a dim3. The launch checks them.
 struct CUDA_EXT_VISIBLE Dim {
   long long x;
   long long y;
@@ -85,7 +86,7 @@ struct CUDA_EXT_VISIBLE LaunchAttribute {
   }
 };
 
-// The integers of the configuration that a launch takes among several, by name; 0 for what it does not have.
+// The integers of the configuration that a launch chooses, by name; 0 for unknown names.
 class Configuration {
  public:
   explicit Configuration(const Array<ConfigurationData>& values) noexcept : values_(values) {}
@@ -101,16 +102,16 @@ class Configuration {
   Array<ConfigurationData> values_;
 };
 
-// A function of a project that returns the grid for a configuration; `call` is nullptr for none.
+// A project's function that returns the grid for a configuration. Without one, `call` is nullptr.
 struct GridFunction {
   const void* function = nullptr;
   Dim (*call)(const void* function, const Configuration& given) = nullptr;
 };
 
-// `shared` are the bytes of dynamic shared memory of a block, and `cluster` the blocks of a cluster, {0, 0,
-// 0} without clusters. All blocks of a `cooperative` kernel run at once, so that they can wait for each
-// other. A `dependent` kernel may start before its predecessor in the stream has ended (programmatic
-// dependent launch). `attributes` are passed to the driver after those of the other members.
+// `shared` is the size of a block's dynamic shared memory in bytes. `cluster` is the number of blocks in a
+// cluster, {0, 0, 0} without clusters. All blocks of a `cooperative` kernel run at once, so that they can
+// wait for each other. A `dependent` kernel may start before its predecessor in the stream has ended
+// (programmatic dependent launch). The driver gets `attributes` after those of the other members.
 struct CUDA_EXT_VISIBLE LaunchConfig {
   Dim grid;
   Dim block;
@@ -124,8 +125,8 @@ struct CUDA_EXT_VISIBLE LaunchConfig {
   GridFunction grid_of = {};    // instead of the grid, as LaunchGrid sets it
 };
 
-// The launch of a kernel whose image fixes everything but the grid, which counts clusters if there are any. A
-// function that returns the grid for the Configuration of a launch must live as long as this.
+// The launch of a kernel whose image fixes everything except the grid. The grid counts clusters, if there are
+// any. A function that returns the grid for the Configuration of a launch must outlive this object.
 struct CUDA_EXT_VISIBLE LaunchGrid {
   Dim grid;
   StreamRef stream = nullptr;

@@ -1,4 +1,4 @@
-// Modules and kernels as the loader implements them, and as projects hold them.
+// The interfaces of modules and kernels that the loader implements, and the handles of projects.
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
@@ -19,9 +19,9 @@ struct CUDA_EXT_VISIBLE Symbol {
   std::size_t size = 0;
 };
 
-// What a kernel uses on one GPU: registers and bytes of local memory of a thread, bytes of static shared
-// memory of a block and of constant memory, the largest number of threads of a block, and the versions of PTX
-// and of the machine code, 90 for 9.0.
+// The resources of a kernel on one GPU: registers and bytes of local memory per thread, bytes of static
+// shared memory per block and of constant memory, the largest number of threads per block, and the versions
+// of PTX and of the machine code (90 for 9.0).
 struct CUDA_EXT_VISIBLE Attributes {
   int registers = 0;
   int local = 0;
@@ -32,30 +32,31 @@ struct CUDA_EXT_VISIBLE Attributes {
   int binary = 0;
 };
 
-// An integer of any type, as it was passed for a parameter that cannot hold it.
+// An integer of any type that was passed for a parameter that cannot hold it.
 struct Integer {
   unsigned long long bits = 0;
   bool is_signed = false;
 };
 
-// A kernel of a module, loaded or not. Functions are for the GPU of the current context, or else for the
-// first; those with a launch configuration, for that of its stream.
+// A kernel of a module, loaded or not. Functions with a launch configuration work on the GPU of its stream.
+// The others work on the GPU of the current context, or else on the first.
 class ModuleKernel {
  public:
-  // Change the number of the module's holders.
+  // These change the number of the module's holders.
   virtual void hold(int change) noexcept = 0;
   virtual const KernelData& data() const noexcept = 0;
 
-  // Launch the kernel. `arguments` are the addresses of the arguments. The second function throws errors.
+  // These launch the kernel. `arguments` are the addresses of the arguments. The second function throws
+  // errors.
   virtual Failure launch(const LaunchConfig& config, void** arguments) noexcept = 0;
   virtual void launch_or_raise(const LaunchConfig& config, void** arguments) = 0;
-  // The same with `count` arguments of these `sizes`, which must be those of the parameters.
+  // These also check that the `count` arguments have the `sizes` of the parameters.
   virtual Failure launch_checked(const LaunchConfig& config, void** arguments, const std::size_t* sizes,
                                  std::size_t count) noexcept = 0;
-  // Load the kernel and raise its limits, as a launch with `config` does.
+  // Loads the kernel and raises its limits, as a launch with `config` does.
   virtual Failure prepare(const LaunchConfig& config) noexcept = 0;
-  // The error of an argument that its parameter cannot hold: the first of `given`, one for each parameter,
-  // that is not nullptr.
+  // Returns the error for an argument that its parameter cannot hold: the first of `given` that is not
+  // nullptr. There is one for each parameter.
   virtual Failure refuse(const Integer* const* given) const noexcept = 0;
 
   virtual Result<::CUkern_st*> handle() noexcept = 0;
@@ -77,17 +78,17 @@ class Module {
   virtual Failure load() noexcept = 0;
   virtual ModuleKernel& kernel(std::size_t index) noexcept = 0;
   virtual Result<ModuleKernel*> find_kernel(Text name) noexcept = 0;
-  // On the GPU of the stream.
+  // Finds a variable on the GPU of the stream.
   virtual Result<Symbol> symbol(std::size_t index, Stream stream) noexcept = 0;
   virtual Result<Symbol> find_symbol(Text name) noexcept = 0;
-  // Copies between `symbol` and the host, to the GPU or from it, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync.
+  // Copies between `symbol` and the host, like cuMemcpyHtoDAsync or cuMemcpyDtoHAsync.
   virtual Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept = 0;
 
  protected:
   ~Module() = default;
 };
 
-// A pointer to a module, or to a kernel of one, that is one of the module's holders.
+// A pointer to a module, or to one of its kernels. It is one of the module's holders.
 template <class T>
 class CUDA_EXT_VISIBLE Held {
  public:
@@ -110,7 +111,7 @@ class CUDA_EXT_VISIBLE Held {
 
 // Functions whose names begin with try_ return errors; the others throw them.
 
-// A kernel of a Library. The module remains loaded while there is a Library or a Kernel of it.
+// A kernel of a Library. The module stays loaded as long as it has a Library or a Kernel.
 class CUDA_EXT_VISIBLE Kernel {
  public:
   CUDA_EXT_HIDDEN Kernel() noexcept = default;  // no kernel, as after a move
@@ -121,7 +122,7 @@ class CUDA_EXT_VISIBLE Kernel {
 
   CUDA_EXT_HIDDEN const KernelData& data() const noexcept { return kernel_->data(); }
 
-  // Launch the kernel. The number of the arguments and the size of each are checked.
+  // Launches the kernel, and checks the number of the arguments and the size of each.
   template <class... Arguments>
   CUDA_EXT_HIDDEN Result<void> try_launch(const LaunchConfig& config,
                                           const Arguments&... arguments) const noexcept {
@@ -131,18 +132,18 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->launch_checked(config, addresses, sizes, count);
   }
 
-  // The same with the addresses of the arguments, of which nothing is checked.
+  // Launches the kernel with the addresses of the arguments, and checks nothing.
   CUDA_EXT_HIDDEN Result<void> try_launch_raw(const LaunchConfig& config, void** arguments) const noexcept {
     return kernel_->launch(config, arguments);
   }
 
-  // Load the kernel and raise its limits, as a launch with `config` does. After that, the launch consists of
-  // one call of the driver, as is necessary while a graph is captured.
+  // Loads the kernel and raises its limits, as a launch with `config` does. After that, a launch is one call
+  // of the driver, which it must be while a graph is captured.
   CUDA_EXT_HIDDEN Result<void> try_prepare(const LaunchConfig& config) const noexcept {
     return kernel_->prepare(config);
   }
 
-  // The CUkernel, and its CUfunction_attributes on the GPU of the current context.
+  // Return the CUkernel, and its CUfunction_attributes on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept { return kernel_->handle(); }
   CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept { return kernel_->attribute(which); }
   CUDA_EXT_HIDDEN Result<Attributes> try_attributes() const noexcept {
@@ -158,9 +159,8 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->set_attribute(which, value);
   }
 
-  // The number of blocks of `threads` threads that are resident on a multiprocessor at once, and the number
-  // of threads of a block with the highest occupancy. `shared` are the bytes of dynamic shared memory of a
-  // block.
+  // Return the number of blocks of `threads` threads that are resident on a multiprocessor at once, and the
+  // block size with the highest occupancy. `shared` is the size of a block's dynamic shared memory in bytes.
   CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
                                                             std::size_t shared = 0) const noexcept {
     return kernel_->blocks_per_multiprocessor(threads, shared);
@@ -204,9 +204,8 @@ class CUDA_EXT_VISIBLE Kernel {
   Held<ModuleKernel> kernel_;
 };
 
-// The kernels and symbols of a module. The constructor loads nothing: an image is loaded when the first of
-// its kernels and symbols is used. It is unloaded with the last Library or Kernel, when no kernel may be
-// running.
+// The kernels and symbols of a module. The constructor loads nothing: the first use of a kernel or symbol
+// loads its image. The last Library or Kernel unloads all images; no kernel may be running then.
 class CUDA_EXT_VISIBLE Library {
  public:
   CUDA_EXT_HIDDEN Library() noexcept = default;  // no library, as after a move
@@ -218,22 +217,22 @@ class CUDA_EXT_VISIBLE Library {
 
   CUDA_EXT_HIDDEN const ModuleData& data() const noexcept { return module_->data(); }
 
-  // Whether there is a driver and a GPU that can be used.
+  // True if there is a driver and a GPU that can be used.
   CUDA_EXT_HIDDEN bool gpu_available() const noexcept { return !module_->open_driver(); }
 
-  // The kernel of a name expression, "ns::axpy<float>", in which white space is ignored. With JIT, an
-  // instantiation that was not built ahead is compiled for the GPU of the current context, and for others
-  // when it is first launched there.
+  // Finds the kernel of a name expression, "ns::axpy<float>"; white space is ignored. With JIT, an
+  // instantiation that was not built is compiled for the GPU of the current context. For other GPUs, it is
+  // compiled at its first launch there.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(Text name) const noexcept {
     auto kernel = module_->find_kernel(name);
     if (!kernel) return std::move(kernel).failure();
     return Kernel(**kernel);
   }
 
-  // The variable of that name on the GPU of the current context.
+  // Finds the variable of this name on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept { return module_->find_symbol(name); }
 
-  // Load all that was built ahead for the GPU of the current context.
+  // Loads everything that was built for the GPU of the current context.
   CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_->load(); }
 
 #if CUDA_EXT_EXCEPTIONS

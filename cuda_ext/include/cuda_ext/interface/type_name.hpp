@@ -1,10 +1,11 @@
-// Names of types, compared as text: for types that only device code has, or that a header cannot name.
+// Names of types, compared as text. They identify types that only device code has, or that a header cannot
+// name.
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// The name in device code of a type that has another one in the host's code. For a class app::Params of the
-// same members as device code's ns::Params, a project specializes it before the first launch:
+// The name of a type in device code, if it differs from the name in host code. If a class app::Params has the
+// members of device code's ns::Params, a project specializes this before the first launch:
 //
 //   template <>
 //   inline constexpr const char* cuda_ext::device_name<app::Params> = "ns::Params";
@@ -34,9 +35,9 @@ struct TypeText {
   }
 };
 
-// A type as a compiler or programmer spells it, in one spelling: tokens, each followed by a space, without
-// the words class, struct, union and enum, with const behind what it belongs to, and integer types as
-// `unsigned long`. `capacity` suffices for a text of half that length.
+// A type in a canonical spelling: tokens, each followed by a space, without the words class, struct, union
+// and enum. `const` follows the type that it qualifies, and integer types are spelled as `unsigned long`.
+// `capacity` suffices for a text of half that length.
 template <std::size_t capacity>
 class Spelling {
  public:
@@ -87,7 +88,7 @@ class Spelling {
     }
   };
 
-  // Up to what ends a type among others.
+  // Reads up to the end of a type among others.
   constexpr void read_type() noexcept {
     IntegerWords integer;
     Qualifiers qualifiers;
@@ -150,7 +151,8 @@ class Spelling {
   constexpr void advance() noexcept {
     do {
       while (!text_.empty() && *text_.data == ' ') text_ = text_.from(1);
-      // Anonymous namespaces, as gcc, clang and MSVC print them, are not in names of device code.
+      // gcc, clang and MSVC print anonymous namespaces in these ways. Names of device code do not contain
+      // them.
       for (TypeText scope : {TypeText("{anonymous}::"), TypeText("(anonymous namespace)::"),
                              TypeText("`anonymous-namespace'::")}) {
         if (text_.starts_with(scope)) text_ = text_.from(scope.size);
@@ -158,14 +160,15 @@ class Spelling {
       token_ = {text_.data, length_of_token()};
       text_ = text_.from(token_.size);
     } while (token_ == "class" || token_ == "struct" || token_ == "union" || token_ == "enum");
-    // The tag of <cuda.h>. Device code that cannot include it declares a structure with the typedef's name.
+    // The tag of the structure in <cuda.h>. Device code that cannot include it declares a structure with the
+    // typedef's name.
     if (token_ == "CUtensorMap_st") token_ = "CUtensorMap";
     // A number may have a suffix, 64u.
     while (token_.size > 1 && is_digit(*token_.data) && is_suffix(token_.data[token_.size - 1]))
       token_.size--;
   }
 
-  // Of a word or a number, or else of one letter.
+  // The length of a word or a number, or else 1.
   constexpr std::size_t length_of_token() const noexcept {
     std::size_t length = 0;
     while (length < text_.size && is_of_word(text_.data[length])) length++;
@@ -187,7 +190,7 @@ class Spelling {
   std::size_t size_ = 0;
 };
 
-// Without its first token, and the two colons behind it; all of it if these do not follow.
+// The text without its first token and the two colons after it, or the whole text if no colons follow.
 constexpr TypeText without_scope(TypeText spelled) noexcept {
   std::size_t end = 0;
   while (end < spelled.size && spelled.data[end] != ' ') end++;
@@ -200,16 +203,16 @@ constexpr std::size_t length_of_token(TypeText spelled) noexcept {
   return end < spelled.size ? end + 1 : end;
 }
 
-// Whether both are one type, `full` with all of its namespaces. clang prints no inline namespaces; those
-// within others are taken for such. Those of the C++ libraries, std::__1 and the like, differ between host
-// and device.
+// True if both are one type; `full` has all of its namespaces. clang prints no inline namespaces, so under
+// clang any inner namespace may be missing. The inline namespaces of the C++ libraries, such as std::__1,
+// differ between host and device.
 constexpr bool is_same_type(TypeText full, TypeText printed) noexcept {
 #if defined(__clang__)
   constexpr bool prints_inline_namespaces = false;
 #else
   constexpr bool prints_inline_namespaces = true;
 #endif
-  bool is_within = false;  // a namespace
+  bool is_within = false;  // true within a namespace
   while (!full.empty() && !printed.empty()) {
     const std::size_t length = length_of_token(full);
     if (TypeText(full.data, length) == TypeText(printed.data, length_of_token(printed))) {
@@ -237,7 +240,7 @@ constexpr TypeText printed() noexcept {
 #endif
 }
 
-// What stands in `text` where `example` has `part`; around it, both are the same.
+// Returns the part of `text` at the place of `part` in `example`. Both texts are the same around it.
 constexpr TypeText difference(TypeText text, TypeText example, TypeText part) noexcept {
   std::size_t before = 0;
   while (!example.from(before).starts_with(part)) before++;
@@ -255,8 +258,9 @@ constexpr TypeText printed_value() noexcept {
   return difference(printed<OfValue<value>>(), printed<OfValue<271828>>(), "271828");
 }
 
-// The name of T in device code, as a project states it, or else as the compiler spells it: in a pack, because
-// gcc leaves out default template arguments elsewhere. Newer versions of clang leave them out everywhere.
+// The name of T in device code, as a project states it, or else as the compiler spells it. It is printed in a
+// pack, because gcc leaves out default template arguments elsewhere. Newer versions of clang leave them out
+// everywhere.
 template <class T>
 constexpr TypeText type_name() noexcept {
   if constexpr (device_name<T> != nullptr) {
@@ -271,7 +275,7 @@ constexpr TypeText type_name() noexcept {
 template <class T>
 inline constexpr Spelling<2 * type_name<T>().size + 16> spelling{type_name<T>()};
 
-// Whether T is the type of that name.
+// True if T has this name.
 template <class T, std::size_t size>
 constexpr bool is_named(const char (&name)[size]) noexcept {
   return is_same_type(Spelling<2 * size + 16>(name).text(), spelling<T>.text());

@@ -3,7 +3,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// The elements of an array, or of what has them at data(), or else the object itself.
+// The element type of an array, or of an object with data(); otherwise the type of the object itself.
 template <class Host, class = void>
 struct ElementOf {
   using type = std::remove_cv_t<std::remove_all_extents_t<Host>>;
@@ -17,7 +17,7 @@ struct ElementOf<Host*> {
   using type = std::remove_cv_t<Host>;
 };
 
-// Whether a Host refers to elements that are elsewhere, as std::span does: those of a constant view are
+// True if a Host refers to elements elsewhere, as std::span does. The elements of a constant view are
 // constant only if all are.
 template <class Host, class = void>
 inline constexpr bool is_view = false;
@@ -25,7 +25,7 @@ template <class Host>
 inline constexpr bool is_view<Host, std::void_t<decltype(*std::declval<const Host&>().data())>> =
     std::is_same_v<decltype(std::declval<Host&>().data()), decltype(std::declval<const Host&>().data())>;
 
-// Whether a Host is, or points to, a copy of a variable of `size` bytes with elements T. A class without
+// True if a Host is, or points to, a copy of a variable of `size` bytes with elements T. A class without
 // elements may be a copy of numbers.
 template <class T, std::size_t size, class Host>
 constexpr bool is_copy() noexcept {
@@ -42,22 +42,22 @@ constexpr bool is_copy() noexcept {
   }
 }
 
-// The variable `index` of the module of `library`, which has `size` bytes with elements T. It has a copy on
-// each GPU.
+// The variable `index` of the module of `library`. It has `size` bytes with elements T, and a copy on each
+// GPU.
 template <const Library& (&library)(), std::size_t index, std::size_t size, class T>
 class TypedSymbol {
  public:
   using Element = std::conditional_t<std::is_base_of_v<Class, T> || std::is_same_v<T, Pointee>, void, T>;
 
-  // Where it lies on the GPU of the current context.
+  // Its address on the GPU of the current context.
   Result<Element*> try_address() const noexcept {
     auto symbol = library().module().symbol(index, nullptr);
     if (!symbol) return std::move(symbol).failure();
     return static_cast<Element*>(symbol->address);
   }
 
-  // Copy all of the variable on the GPU of the stream, from host memory and into it, in the order of the
-  // stream, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do. In host memory is an object of its type, an array
+  // Copy the whole variable on the GPU of the stream from or to host memory, in the order of the stream, as
+  // cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do. The host memory is an object of the variable's type, an array
   // or std::array of its elements, or a pointer to them.
   template <class Source, std::enable_if_t<is_copy<T, size, Source>(), int> = 0>
   Result<void> try_copy_from(const Source& source, StreamRef stream = nullptr) const noexcept {

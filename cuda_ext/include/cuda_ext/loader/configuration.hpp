@@ -1,4 +1,4 @@
-// Launch configurations: whether every GPU supports them, and their texts in messages.
+// Launch configurations: the check that every GPU supports them, and their texts in messages.
 
 #pragma once
 
@@ -14,21 +14,21 @@ constexpr bool has_cluster(const LaunchConfig& config) noexcept {
   return (config.cluster.x | config.cluster.y | config.cluster.z) != 0;
 }
 
-// More than there are kinds.
+// More than the number of kinds of attributes.
 inline constexpr std::size_t most_attributes = 64;
 
-// Whether cuLaunchKernel can do it.
+// True if cuLaunchKernel can launch it.
 constexpr bool is_plain(const LaunchConfig& config) noexcept {
   return !config.cooperative && !config.dependent && !has_cluster(config) && !config.attributes.size;
 }
 
-// Whether every extent is at least 1 and at most `largest`.
+// True if every extent is at least 1 and at most `largest`.
 constexpr bool is_within(const Dim& extents, const Dim& largest) noexcept {
   return 1 <= extents.x && extents.x <= largest.x && 1 <= extents.y && extents.y <= largest.y &&
          1 <= extents.z && extents.z <= largest.z;
 }
 
-// Whether grid and block are such as every GPU takes, from the first that there are images for.
+// True if every supported GPU takes the grid and the block.
 constexpr bool fits_every_gpu(const LaunchConfig& config) noexcept {
   return is_within(config.grid, {0x7fffffff, 0xffff, 0xffff}) && is_within(config.block, {1024, 1024, 64}) &&
          config.block.product() <= 1024;
@@ -39,7 +39,7 @@ constexpr bool is_divisible(const Dim& grid, const Dim& cluster) noexcept {
          grid.z % cluster.z == 0;
 }
 
-// `config`, which counts threads, with a grid of blocks.
+// Divides `config`, which counts threads, into a grid of blocks.
 constexpr LaunchConfig divided(LaunchConfig config, const Dim& block) noexcept {
   const long long size = block.product();
   config.block = block;

@@ -1,7 +1,7 @@
 // The driver, opened at its first use, and the context in which a function runs.
 //
-// The driver is opened once in a process, in any thread, and the error is kept if that fails. Each shared
-// object opens its own.
+// The driver is opened once in a process, in any thread. If that fails, the error is kept. Each shared object
+// opens its own driver.
 
 #pragma once
 
@@ -22,14 +22,14 @@ inline std::atomic<const ErrorInfo*> opening_error{nullptr};
 inline std::atomic<long> opening_process{0};
 inline std::mutex opening;
 
-// The driver, or the error of opening it.
+// Returns the driver, or the error of opening it.
 CUDA_EXT_COLD inline Result<Driver*> open_driver() {
   if (Driver* driver = opened_driver.load(std::memory_order_acquire)) {
     if (driver->forked()) return failure(ErrorKind::driver, {after_fork()});
     return driver;
   }
   if (!opening_error.load(std::memory_order_acquire)) {
-    // Before the lock, which a process that was forked while another thread held it never gets.
+    // Test this before the lock: a process that was forked while another thread held the lock never gets it.
     long process = 0;
     if (!opening_process.compare_exchange_strong(process, current_process()) &&
         process != current_process()) {
@@ -51,12 +51,12 @@ CUDA_EXT_COLD inline Result<Driver*> open_driver() {
   return Failure(*opening_error.load(std::memory_order_relaxed));
 }
 
-// Whether the handle is that of a stream that each context has: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+// True if the handle is a stream that each context has: CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
 inline bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
-// Whether there is a context for a launch in `stream`: a default stream is that of the current one. A thread
-// asks until it has one, since the answer takes a hundredth of a launch. If the program takes it away, a launch
-// fails and is repeated with one.
+// True if there is a context for a launch in `stream`; a default stream uses the current context. A thread
+// asks until it has a context, since the answer takes a hundredth of a launch. If the program then removes
+// the context, a launch fails and is repeated with another context.
 inline bool has_context(const Driver& driver, Stream stream) noexcept {
   static thread_local bool had_one = false;
   if (had_one || !is_default(stream)) return true;
@@ -66,8 +66,8 @@ inline bool has_context(const Driver& driver, Stream stream) noexcept {
 }
 
 // The context in which a launch in a stream runs. It is current during the lifetime of this object. If the
-// thread has no context and the stream is a default one, the primary context of the first GPU becomes current
-// and remains so, as with the CUDA runtime.
+// thread has no context and the stream is a default one, the primary context of the first GPU becomes and
+// stays current, as with the CUDA runtime.
 class CurrentContext {
  public:
   CurrentContext() = default;
@@ -78,7 +78,7 @@ class CurrentContext {
     if (is_pushed_) driver_->call.pop_context(&popped);
   }
 
-  // Open the driver, if it is not open, and make the context of `stream` current.
+  // Opens the driver, if it is not open, and makes the context of `stream` current.
   CUDA_EXT_COLD Failure enter(Stream stream) {
     driver_ = opened_driver.load(std::memory_order_acquire);
     if (!driver_) {

@@ -1,5 +1,5 @@
-// Launches of which the image of a kernel decides more than the call: the configuration, further parameters,
-// and whether it is the image for these arguments.
+// Launches to which the image of a kernel adds something: the configuration, further parameters, and the
+// condition for these arguments.
 
 #pragma once
 
@@ -21,12 +21,12 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// Whether launches of the kernel are more than a call of the driver.
+// True if a launch of the kernel is more than a call of the driver.
 inline bool is_derived(const KernelData& kernel) noexcept {
   return kernel.passed.size || kernel.launches.size || kernel.candidates.size;
 }
 
-// What the image of that architecture fixes of launches of the kernel; nullptr for nothing.
+// Returns what the image of this architecture fixes for launches of the kernel, or nullptr.
 inline const FixedLaunchData* find_fixed(const KernelData& kernel, const UnitData& unit,
                                          const char* architecture) noexcept {
   for (const FixedLaunchData& fixed : kernel.launches) {
@@ -35,7 +35,7 @@ inline const FixedLaunchData* find_fixed(const KernelData& kernel, const UnitDat
   return nullptr;
 }
 
-// Add what the image of `kernel` fixes to `config`, which has the grid, in blocks or clusters.
+// Adds what the image of `kernel` fixes to `config`, which has the grid, in blocks or clusters.
 CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fixed, const KernelData& kernel) {
   const auto is_given = [](const Dim& extents) { return extents.x || extents.y || extents.z; };
   const char* wrong = config.counts_threads      ? "threads"
@@ -58,7 +58,7 @@ CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fi
   if (!fixed.cluster[0]) return nullptr;
   config.cluster = {fixed.cluster[0], fixed.cluster[1], fixed.cluster[2]};
   const auto blocks = [](long long clusters, unsigned size) {
-    return clusters > INT_MAX ? clusters : clusters * size;  // which no GPU takes
+    return clusters > INT_MAX ? clusters : clusters * size;  // no GPU takes so many
   };
   config.grid = {blocks(config.grid.x, fixed.cluster[0]), blocks(config.grid.y, fixed.cluster[1]),
                  blocks(config.grid.z, fixed.cluster[2])};
@@ -75,7 +75,7 @@ class Scratch {
     if (address_) driver_.call.free_in_stream(address_, stream_);
   }
 
-  // `size` is that for each block of `grid`.
+  // `size` is the number of bytes for each block of `grid`.
   CUDA_EXT_COLD Failure allocate(int device, std::size_t size, const Dim& grid) {
     if (driver_.attribute(device, driver_api::DeviceAttribute::memory_pools) != 1) {
       return failure(ErrorKind::launch,
@@ -104,7 +104,8 @@ class Scratch {
   void* address_ = nullptr;
 };
 
-// The addresses of all parameters of a kernel; `arguments` are those of a call. They live as long as this.
+// The addresses of all parameters of a kernel, which live as long as this object; `arguments` are those of a
+// call.
 class PassedParameters {
  public:
   PassedParameters(const KernelData& kernel, void** arguments, const Scratch& scratch) {
@@ -127,14 +128,14 @@ class PassedParameters {
     return zeros_.data();
   }
 
-  static constexpr std::size_t most_ = 64;    // parameters whose addresses take no memory of the heap
-  static constexpr std::size_t all_ = 32764;  // the most bytes of all parameters
+  static constexpr std::size_t most_ = 64;    // parameters whose addresses need no heap memory
+  static constexpr std::size_t all_ = 32764;  // the largest size of all parameters in bytes
   void* few_[most_];
   std::vector<void*> many_;
   std::vector<unsigned char> zeros_;
 };
 
-// An integer of 64 bits with or without a sign.
+// A 64-bit integer, signed or unsigned.
 struct Number {
   unsigned long long bits = 0;
   bool is_negative = false;
@@ -142,7 +143,7 @@ struct Number {
   Number(unsigned long long value, bool is_signed) noexcept
       : bits(value), is_negative(is_signed && value > LLONG_MAX) {}
 
-  // As in Python: from 0 to `modulus`.
+  // The remainder as in Python: from 0 to `modulus`.
   Number modulo(unsigned long long modulus) const noexcept {
     const unsigned long long rest = (is_negative ? 0 - bits : bits) % modulus;
     return {is_negative && rest ? modulus - rest : rest, false};
@@ -155,17 +156,17 @@ struct Number {
   }
 };
 
-// The value of an argument, an integer of `size` bytes or an address.
+// Returns the value of an argument, an integer of `size` bytes or an address.
 inline Number read_number(const void* argument, std::size_t size, bool is_signed) noexcept {
   unsigned long long bits = 0;
-  std::memcpy(&bits, argument, size);  // little-endian, as every machine with a GPU
+  std::memcpy(&bits, argument, size);  // little-endian, like every machine with a GPU
   const unsigned unused = 64 - 8 * static_cast<unsigned>(size);
   if (is_signed && unused && bits >> (63 - unused)) bits |= ~0ull << (64 - unused);
   return {bits, is_signed};
 }
 
-// Whether the condition of `candidate` holds for these arguments, on a GPU of that capability. `architecture`
-// is that of its image there.
+// True if the condition of `candidate` holds for these arguments, on a GPU of this capability whose image has
+// this `architecture`.
 inline bool holds(const CandidateData& candidate, void* const* arguments, int capability,
                   std::string_view architecture) noexcept {
   int at = static_cast<int>(candidate.comparisons.size) - 1;

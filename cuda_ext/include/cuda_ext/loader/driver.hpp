@@ -25,7 +25,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// The text of a version of CUDA, 1000 * major + 10 * minor.
+// Writes a CUDA version, 1000 * major + 10 * minor, as text.
 inline std::string version_text(int version) { return joined({version / 1000, ".", version % 1000 / 10}); }
 
 inline long current_process() noexcept {
@@ -45,14 +45,15 @@ class Driver {
 
   driver_api::Functions call{};
   int version = 0;
-  int count = 0;  // of the GPUs that are visible to this process
+  int count = 0;  // the number of GPUs that are visible to this process
   std::unique_ptr<Device[]> devices;
   std::mutex limiting;  // held while the limits of a kernel are changed
 
-  // Open the library and read what does not change. This is called once, before all else.
+  // Opens the library and reads all constant data. This is called once, before anything else.
   Failure open();
 
-  // Whether this process was forked from the one that opened the driver, which cannot be used here.
+  // True if this process was forked from the one that opened the driver, so that the driver cannot be used
+  // here.
   bool forked() const noexcept { return process_ != current_process(); }
 
   // "sm_90"
@@ -60,20 +61,20 @@ class Driver {
 
   Device& at(int device) const noexcept { return devices[static_cast<std::size_t>(device)]; }
 
-  // An attribute of `device`; INT_MAX, which is no limit, if the driver does not know it.
+  // Returns an attribute of `device`; INT_MAX, which is no limit, if the driver does not know it.
   int attribute(int device, driver_api::DeviceAttribute attribute) const noexcept {
     int value = 0;
     return call.device_attribute(&value, attribute, device) == driver_api::success ? value : INT_MAX;
   }
 
-  // The primary context of `device`, which all libraries of this process share. It is never released.
+  // Returns the primary context of `device`, which all libraries of this process share. It is never released.
   Result<driver_api::Context> primary_context(int device);
 
-  // The error of `function`.
+  // Returns the error of `function`.
   Failure failed(const char* function, driver_api::Code status);
 
-  // The same as text, of a call for `subject`. The first error after which all calls fail is kept, and added
-  // to the texts of all later errors; `is_fault` is set to whether this is that error.
+  // Writes the error as text, for a call for `subject`. The first error after which all calls fail is kept
+  // and added to the texts of all later errors; `is_fault` is set to true if this is that error.
   std::string explain(const char* function, driver_api::Code status, std::string_view subject,
                       bool& is_fault);
 
@@ -101,7 +102,7 @@ inline const char* after_fork() noexcept {
          "child processes only, or have them start another program";
 }
 
-// Whether `status` is the error of a kernel that ran before, after which all calls of this process fail.
+// True if `status` is the error of an earlier kernel, after which all calls of this process fail.
 inline bool is_sticky(driver_api::Code status) noexcept {
   switch (status) {
     case driver_api::contained:
@@ -159,7 +160,7 @@ CUDA_EXT_COLD inline std::string no_device() {
   return joined({text, " among CUDA_VISIBLE_DEVICES='", visible, "'; change or unset that"});
 }
 
-// The error of `function`, cuInit or cuGetProcAddress, and what to do.
+// Returns the error of `function`, cuInit or cuGetProcAddress, with a remedy.
 CUDA_EXT_COLD inline Failure Driver::unusable(const char* function, driver_api::Code status) {
   const char* remedy = "see whether nvidia-smi works; reboot, or reinstall the driver";
   switch (status) {
@@ -239,8 +240,9 @@ CUDA_EXT_COLD inline Failure Driver::read_devices() {
   return nullptr;
 }
 
-// `since` is the version of CUDA that introduced the function as driver_api.hpp declares it. None is newer than the
-// oldest driver: asking for one that a driver lacks is an error, which tools such as compute-sanitizer report.
+// `since` is the CUDA version that introduced the function as driver_api.hpp declares it. No function is
+// newer than the oldest driver: asking for one that a driver lacks is an error, which tools such as
+// compute-sanitizer report.
 template <class Function>
 bool Driver::find(Function& function, const char* name, int since) {
   void* address = nullptr;

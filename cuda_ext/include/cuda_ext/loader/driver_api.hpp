@@ -1,4 +1,4 @@
-// The declarations of cuda.h that the loader needs, so that no CUDA header is.
+// The declarations of cuda.h that the loader needs, so that it includes no CUDA header.
 
 #pragma once
 
@@ -62,12 +62,12 @@ enum class DeviceAttribute : int {
   capability_major = 75,
   capability_minor = 76,
   cooperative_launch = 95,
-  shared_memory_per_block = 97,  // of a kernel that opts in
+  shared_memory_per_block = 97,  // for a kernel that opts in
   memory_pools = 115,
   cluster_launch = 120,
 };
 
-// Of CUfunction_attribute.
+// Values of CUfunction_attribute.
 enum class KernelAttribute : int {
   most_threads = 0,
   static_shared_memory = 1,
@@ -89,8 +89,7 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
-// The driver's functions. Where it takes a CUfunction, it takes a CUkernel as well, which belongs to no
-// context.
+// The driver's functions. Functions that take a CUfunction also take a CUkernel, which belongs to no context.
 struct Functions {
   Code(CUDA_EXT_CALL* init)(unsigned flags);
   Code(CUDA_EXT_CALL* driver_version)(int* version);

@@ -1,4 +1,4 @@
-// Failures: errors with their texts, also in the place of exceptions of the standard library.
+// Failures: errors with their texts. They replace the exceptions of the standard library, too.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <new>
 #include <string>
 
-// For functions that run once or after an error: they are optimized for size, and not inlined.
+// For functions that run once or after an error: they are optimized for size and not inlined.
 #if defined(__GNUC__)
 #define CUDA_EXT_COLD __attribute__((cold, noinline))
 #elif defined(_MSC_VER)
@@ -49,7 +49,7 @@ inline namespace CUDA_EXT_ABI {
 #endif
 }
 
-// An error with its text, destroyed with its last holder.
+// An error with its text. Its last holder destroys it.
 struct SharedError : ErrorInfo {
   SharedError(ErrorKind error, std::string content, int status)
       : ErrorInfo{error, nullptr, status, change_holders, CUDA_EXT_ABI::raise}, text(std::move(content)) {
@@ -65,12 +65,12 @@ struct SharedError : ErrorInfo {
   mutable std::atomic<int> holders{0};
 };
 
-// An error whose message consists of `parts`. `code` is the driver's answer to a call that failed.
+// Returns an error whose message consists of `parts`. `code` is the driver's result of a failed call.
 CUDA_EXT_COLD inline Failure failure(ErrorKind kind, Parts parts, int code = 0) {
   return Failure(*new SharedError(kind, joined(parts), code));
 }
 
-// The error of a lack of host memory, which needs none.
+// The error for a lack of host memory, which needs no memory itself.
 CUDA_EXT_COLD inline Failure out_of_memory() noexcept {
   static constexpr ErrorInfo error{ErrorKind::out_of_memory, "out of host memory", 0,
                                    [](const ErrorInfo&, int) noexcept {}, CUDA_EXT_ABI::raise};
@@ -87,8 +87,8 @@ CUDA_EXT_COLD inline Failure error_of(const std::exception& exception) noexcept 
 }
 #endif
 
-// What `body` returns; in the place of an exception, a failure. All functions that projects call go through
-// this, unless they neither allocate memory nor use the file system.
+// Returns the result of `body`, or a failure instead of an exception. All functions that projects call go
+// through this, unless they neither allocate memory nor use the file system.
 template <class Body>
 auto guarded(const Body& body) noexcept -> decltype(body()) {
 #if CUDA_EXT_EXCEPTIONS

@@ -1,6 +1,6 @@
-// The sizes of a kernel's parameters, out of the image that was compiled while the program runs.
+// Read the sizes of a kernel's parameters from an image that was compiled while the program runs.
 //
-// The driver tells them one by one since CUDA 12.4, and where they end, before 13.2, by an error alone, which tools
+// Drivers since CUDA 12.4 return them one by one. Before 13.2, only an error marks their end, which tools
 // such as compute-sanitizer would report.
 
 #pragma once
@@ -22,17 +22,17 @@ inline namespace CUDA_EXT_ABI {
 template <class Number>
 Number read_at(const unsigned char* place) noexcept {
   Number number;
-  std::memcpy(&number, place, sizeof number);  // little-endian, as every machine with a GPU
+  std::memcpy(&number, place, sizeof number);  // little-endian, like every machine with a GPU
   return number;
 }
 
-// Those in the section .nv.info of the kernel. It has attributes of a format byte, an attribute byte and
-// 16 bits, which are the size of a value behind them if the format is 4.
+// Reads the sizes from the kernel's section .nv.info. Its attributes have a format byte, an attribute byte
+// and 16 bits, which are the size of a following value if the format is 4.
 CUDA_EXT_COLD inline std::vector<ParameterData> parameters_in_cubin(const unsigned char* cubin,
                                                                     std::string_view kernel) {
   std::vector<ParameterData> found;
   const std::string wanted = joined({".nv.info.", kernel});
-  const std::size_t size = read_at<std::uint16_t>(cubin + 0x3a);  // of a section header
+  const std::size_t size = read_at<std::uint16_t>(cubin + 0x3a);  // the size of a section header
   const unsigned char* headers = cubin + read_at<std::uint64_t>(cubin + 0x28);
   const unsigned char* of_names = headers + size * read_at<std::uint16_t>(cubin + 0x3e);
   const char* names = reinterpret_cast<const char*>(cubin) + read_at<std::uint64_t>(of_names + 0x18);
@@ -42,7 +42,7 @@ CUDA_EXT_COLD inline std::vector<ParameterData> parameters_in_cubin(const unsign
     const unsigned char* at = cubin + read_at<std::uint64_t>(header + 0x18);
     const unsigned char* end = at + read_at<std::uint64_t>(header + 0x20);
     for (; at + 4 <= end; at += 4 + (at[0] == 4 ? read_at<std::uint16_t>(at + 2) : 0)) {
-      const bool is_large = at[1] == 0x45;  // of a kernel with many bytes of parameters
+      const bool is_large = at[1] == 0x45;  // a kernel with many bytes of parameters
       if (at[0] != 4 || (at[1] != 0x17 && !is_large)) continue;
       const std::size_t ordinal = read_at<std::uint16_t>(at + 8);
       const std::uint32_t packed = read_at<std::uint32_t>(at + 12);
@@ -53,7 +53,7 @@ CUDA_EXT_COLD inline std::vector<ParameterData> parameters_in_cubin(const unsign
   return found;
 }
 
-// Those in the declaration of the kernel, such as ".param .u64 x, .param .align 8 .b8 y[16]".
+// Reads the sizes from the declaration of the kernel, such as ".param .u64 x, .param .align 8 .b8 y[16]".
 CUDA_EXT_COLD inline std::vector<ParameterData> parameters_in_ptx(std::string_view ptx, std::string_view kernel) {
   std::vector<ParameterData> found;
   const std::size_t begin = ptx.find(joined({".entry ", kernel, "("}));

@@ -1,6 +1,6 @@
-// Select the image of a unit that the driver takes for a GPU, or explain why there is none.
+// Select the image of a unit that the driver accepts for a GPU, or explain why there is none.
 //
-// As cuda_ext/runtime/driver/images.py does.
+// cuda_ext/runtime/driver/images.py does the same.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its
-// family, or 0.
+// The target of an image. The `suffix` 'a' restricts it to exactly this GPU, and 'f' to its family; 0 stands
+// for no suffix.
 struct Architecture {
   enum class Kind { cubin, ptx, ltoir, tile_ir };
 
@@ -52,7 +52,7 @@ struct Architecture {
   }
 };
 
-// The image of `unit` that runs on a GPU of `capability`, or nullptr.
+// Returns the image of `unit` that runs on a GPU of `capability`, or nullptr.
 CUDA_EXT_COLD inline const ImageData* select_image(const UnitData& unit, int capability) noexcept {
   const ImageData* selected = nullptr;
   int highest = -1;
@@ -65,7 +65,7 @@ CUDA_EXT_COLD inline const ImageData* select_image(const UnitData& unit, int cap
   return selected;
 }
 
-// The architectures of all images of one kind.
+// Lists the architectures of all images of one kind.
 CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) {
   std::string text;
   for (const ImageData& image : unit.images) {
@@ -76,7 +76,8 @@ CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind
   return text;
 }
 
-// `unit` has no image for a GPU of `capability` and is not compiled on demand, for the reason `jit`.
+// The error for a `unit` without an image for a GPU of `capability`. `jit` says why it is not compiled on
+// demand.
 CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability,
                                       std::string_view jit) {
   std::string cubins = listed(unit, Architecture::Kind::cubin);
@@ -93,8 +94,8 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
                   capability, "\" to architectures and build again"});
 }
 
-// The only image that fits is PTX for `architecture` that is too new for the driver; `unit` is not compiled
-// on demand, for the reason `jit`.
+// The error for PTX for `architecture` that is the only image that fits, and too new for the driver. `jit`
+// says why `unit` is not compiled on demand.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
                                          const char* architecture, int driver, std::string_view jit) {
   const std::string maker =
@@ -105,7 +106,7 @@ CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitDat
                   describe_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
 }
 
-// `image`, which is `what`, needs a driver that supports CUDA `needed`.
+// The error for `image`, described by `what`, which needs a driver that supports CUDA `needed`.
 CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit,
                                            const ImageData& image, int driver, int needed,
                                            const std::string& what) {
@@ -115,8 +116,8 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
                   " or newer; upgrade the driver"});
 }
 
-// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` is the
-// reason why none is compiled on demand.
+// Returns the image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` is
+// the reason why none is compiled on demand.
 CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit,
                                                         int capability, int driver, std::string_view jit) {
   const ImageData* image = select_image(unit, capability);
@@ -127,7 +128,7 @@ CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module
   if (kind == Architecture::Kind::tile_ir && driver < first_with_tiles) {
     return image_too_new(module, unit, *image, driver, first_with_tiles, "which is Tile IR");
   }
-  // Within a major version every driver runs every cubin.
+  // Every driver runs every cubin of its own major version.
   const int needed = kind == Architecture::Kind::cubin ? unit.version / 1000 * 1000 : 0;
   if (driver < needed) {
     return image_too_new(module, unit, *image, driver, needed, "made by CUDA " + version_text(unit.version));

@@ -20,7 +20,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// "axpy<float>(int n, float a, const float* x, float* y)"
+// Writes the signature: "axpy<float>(int n, float a, const float* x, float* y)"
 CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
   if (!kernel.is_described) return kernel.expression;
   std::string text = joined({kernel.expression, "("});
@@ -38,7 +38,7 @@ CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
   return text + ")";
 }
 
-// The error of arguments of these `sizes`, which are not those of the parameters.
+// Returns the error for arguments whose `sizes` are not those of the parameters.
 CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
                                              const std::size_t* sizes, std::size_t count) {
   const auto counted = [](std::size_t number) {
@@ -61,7 +61,7 @@ CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Arr
   return failure(ErrorKind::argument, {reason, "\n  in a launch of ", signature(kernel)});
 }
 
-// A launch with attributes, which cuLaunchKernel does not support.
+// Launches with attributes, which cuLaunchKernel does not support.
 CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
                                                         const LaunchConfig& config,
                                                         void** arguments) noexcept {
@@ -98,12 +98,12 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
-// Whether that says that there is no image for this GPU and driver.
+// True if the error says that there is no image for this GPU and driver.
 constexpr bool is_absence(ErrorKind kind) noexcept {
   return kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new || kind == ErrorKind::driver_too_old;
 }
 
-// The error of arguments for which no candidate was compiled.
+// Returns the error for arguments that satisfy no candidate's condition.
 CUDA_EXT_COLD inline Failure none_holds(const KernelData& kernel) {
   std::string conditions;
   for (const CandidateData& each : kernel.candidates) {
@@ -112,7 +112,7 @@ CUDA_EXT_COLD inline Failure none_holds(const KernelData& kernel) {
   return failure(ErrorKind::argument, {"the arguments are none that this kernel is compiled for: if ", conditions});
 }
 
-// `error` with the kernel that was to be launched, if it is about that.
+// Adds the kernel of the launch to `error`, if the error is about it.
 CUDA_EXT_COLD inline Failure of_launch(const KernelData& kernel, Failure error) {
   if (error->kind != ErrorKind::argument) return error;
   return failure(error->kind, {error->message, "\n  in a launch of ", signature(kernel)});

@@ -1,5 +1,5 @@
-// The images of a module: select the one that has a kernel or a variable for a GPU, or have it compiled on
-// demand, and load it. Each is loaded once.
+// The images of a module. Select the image that has a kernel or a variable for a GPU, or compile it on
+// demand, and load it. Each image is loaded once.
 
 #pragma once
 
@@ -31,7 +31,7 @@ struct LoadedLibrary {
   LoadedLibrary(const LoadedLibrary&) = delete;
   LoadedLibrary& operator=(const LoadedLibrary&) = delete;
   ~LoadedLibrary() {
-    // A failure cannot be reported here, and at process exit the driver may already be unloaded.
+    // The destructor cannot report a failure. At process exit, the driver may already be unloaded.
     const Driver* driver = opened_driver.load(std::memory_order_relaxed);
     if (handle && !stays && !driver->forked()) driver->call.unload_library(handle);
   }
@@ -49,7 +49,7 @@ struct Entity {
   Entity(const SymbolData& symbol) noexcept
       : name(symbol.name), lowered(symbol.lowered), unit(symbol.unit), exceptions(symbol.exceptions) {}
 
-  // Its name in an image of its unit; nullptr if that does not contain it.
+  // Returns its name in an image of its unit, or nullptr if the image lacks it.
   const char* lowered_in(std::size_t image) const noexcept {
     for (const LoweredName& exception : exceptions) {
       if (exception.image == image) return exception.lowered;
@@ -58,7 +58,7 @@ struct Entity {
   }
 };
 
-// A unit, or the instantiation `expression` alone, for GPUs of one capability.
+// A unit, or only the instantiation `expression`, for GPUs of one capability.
 struct CompiledOnDemand {
   std::size_t unit = 0;
   std::string expression;
@@ -68,7 +68,7 @@ struct CompiledOnDemand {
   LoadedLibrary library;
 };
 
-// An image that contains a kernel or a variable, the lowered name of that, and where the image is loaded.
+// An image that contains a kernel or a variable, its lowered name, and the library of the loaded image.
 struct Location {
   const UnitData* unit = nullptr;
   const char* architecture = nullptr;
@@ -83,29 +83,29 @@ class LoadedImages {
   explicit LoadedImages(const ModuleData& data)
       : data_(data), libraries_(new LoadedLibrary[count_images(data.units.end())]) {}
 
-  // Where `entity` is for the GPU of the current context.
+  // Finds `entity` for the GPU of the current context.
   Result<Location> find(const CurrentContext& here, const Entity& entity);
-  // The same of an instantiation that was not built ahead.
+  // Finds an instantiation that was not built ahead.
   Result<Location> find_instantiation(const CurrentContext& here, const KernelData& kernel);
-  // Whether all GPUs get the same kernel as this one, whose is at `location`.
+  // True if all GPUs get the same kernel as this one, which is at `location`.
   bool is_same_on_all_devices(const CurrentContext& here, const Entity& kernel,
                               const Location& location) const;
 
-  // Compile a unit, or one instantiation of it, unless that is done. Without a result, `unavailable` is the
-  // reason why nothing is compiled.
+  // Compiles a unit, or one instantiation of it, unless that is done. Without a result, `unavailable` is the
+  // reason.
   Result<CompiledOnDemand*> compile(const CurrentContext& here, std::size_t unit, std::string_view expression,
                                     std::string& unavailable);
 
-  // Load the image at `location`, and return the kernel or the variable in it.
+  // Loads the image at `location`, and returns its kernel or variable.
   Result<driver_api::Kernel> load_kernel(const CurrentContext& here, const Location& location);
   Result<Symbol> load_symbol(const CurrentContext& here, const Location& location);
 
-  // The error of `function`, which failed with the image at `location`.
+  // Returns the error of `function`, which failed with the image at `location`.
   Failure explain(const CurrentContext& here, const Location& location, const char* function,
                   driver_api::Code status) const;
 
  private:
-  // The number of images of all units before `end`.
+  // Returns the number of images of all units before `end`.
   std::size_t count_images(const UnitData* end) const noexcept {
     std::size_t count = 0;
     for (const UnitData* unit = data_.units.begin(); unit != end; unit++) count += unit->images.size;
@@ -118,8 +118,8 @@ class LoadedImages {
   driver_api::Code load(const CurrentContext& here, const Location& location);
 
   const ModuleData& data_;
-  std::mutex changing_;  // of the members below
-  // One for each image of each unit; of images that share their data, the first is used.
+  std::mutex changing_;  // protects the members below
+  // One for each image of each unit. If images share their data, the first one is used.
   std::unique_ptr<LoadedLibrary[]> libraries_;
   std::forward_list<CompiledOnDemand> compiled_;
 };
@@ -156,7 +156,7 @@ CUDA_EXT_COLD inline Result<Location> LoadedImages::find_instantiation(const Cur
   return not_found(data_, kernel.expression, unavailable);
 }
 
-// Compilers lower the names of what was built ahead alike in every image.
+// In kernels and variables that were built ahead, all images have the same lowered names.
 inline Location LoadedImages::locate(CompiledOnDemand& compiled, const char* expression,
                                      const char* lowered) const noexcept {
   const CompiledUnit& unit = *compiled.compiled;
@@ -169,7 +169,7 @@ inline Location LoadedImages::locate(CompiledOnDemand& compiled, const char* exp
           true};
 }
 
-// The image of that architecture, which is the one for this GPU, does not contain `entity`.
+// The error for an image of this architecture, the one for this GPU, that does not contain `entity`.
 CUDA_EXT_COLD inline Failure LoadedImages::explain_absence(const CurrentContext& here, const Entity& entity,
                                                            const char* architecture) const {
   const UnitData& unit = data_.units[entity.unit];
@@ -183,7 +183,7 @@ CUDA_EXT_COLD inline Failure LoadedImages::explain_absence(const CurrentContext&
                   ", lacks it; built for ", built.empty() ? "none" : built.text()});
 }
 
-// What was compiled on demand is the same for all GPUs of one capability.
+// Images that were compiled on demand are the same for all GPUs of one capability.
 CUDA_EXT_COLD inline bool LoadedImages::is_same_on_all_devices(const CurrentContext& here,
                                                                const Entity& kernel,
                                                                const Location& location) const {
@@ -205,7 +205,7 @@ CUDA_EXT_COLD inline Result<CompiledOnDemand*> LoadedImages::compile(const Curre
                                                                      std::size_t unit,
                                                                      std::string_view expression,
                                                                      std::string& unavailable) {
-  // CUDA_EXT_JIT=0 is for what the program did not ask to be compiled.
+  // CUDA_EXT_JIT=0 does not apply to compilations that the program itself requests.
   unavailable = is_jit_off() && !is_of_program(data_) ? jit_off : data_.on_demand->units[unit].obstacle;
   if (!unavailable.empty()) return nullptr;
   CompiledOnDemand& requested = request(unit, expression, here.driver().at(here.device()).capability);
@@ -232,7 +232,7 @@ CUDA_EXT_COLD inline CompiledOnDemand& LoadedImages::request(std::size_t unit, s
   return added;
 }
 
-// Whether a kernel of `unit` is a tile kernel, whose block is one thread for the driver. Drivers have crashed
+// True if a kernel of `unit` is a tile kernel, whose block is one thread for the driver. Drivers have crashed
 // when libraries of such kernels were unloaded.
 CUDA_EXT_COLD inline bool has_tiles(const KernelData& kernel, const ModuleData& module, const UnitData& unit) {
   for (const FixedLaunchData& fixed : kernel.launches) {
@@ -245,7 +245,7 @@ CUDA_EXT_COLD inline bool has_tiles(const KernelData& kernel, const ModuleData& 
   return false;
 }
 
-// The lock is held.
+// The caller holds the lock.
 CUDA_EXT_COLD inline driver_api::Code LoadedImages::load(const CurrentContext& here,
                                                          const Location& location) {
   driver_api::Library& library = location.library->handle;

@@ -16,35 +16,35 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// The size of a cluster that all GPUs with clusters support; kernels have to opt in to larger ones.
+// The size of a cluster that all GPUs with clusters support. Kernels must opt in to larger ones.
 inline constexpr long long portable_cluster = 8;
 
-// Bytes of shared memory of a block, static and dynamic together; kernels have to opt in to more.
+// A block's static and dynamic shared memory in bytes. Kernels must opt in to more.
 inline constexpr int default_shared_memory = 48 << 10;
 
-// A kernel on one GPU, or on all of them alike.
+// A kernel on one GPU, or on all GPUs if it is the same there.
 struct LoadedKernel {
   std::atomic<driver_api::Kernel> handle{nullptr};
-  // What is known of the kernel's attributes: dynamic shared memory of at least so many bytes is permitted,
-  // large clusters are, and this is the best block without dynamic shared memory.
+  // Known attributes of the kernel: the dynamic shared memory that is allowed at least, whether large
+  // clusters are, and the best block without dynamic shared memory.
   std::atomic<std::size_t> shared{0};
   std::atomic<bool> has_large_clusters{false};
   std::atomic<int> best_block{0};
-  // Of its image, set before the handle: the architecture, and what it fixes of launches.
+  // Facts about its image, set before the handle: the architecture, and what it fixes for launches.
   const char* architecture = nullptr;
   const FixedLaunchData* fixed = nullptr;
 
   // The handle; nullptr if the kernel is not loaded.
   driver_api::Kernel get() const noexcept { return handle.load(std::memory_order_acquire); }
 
-  // The block for `config`, which counts threads; 0 if it is not known.
+  // Returns the block for `config`, which counts threads; 0 if it is not known.
   int block_of(const LaunchConfig& config) const noexcept {
     const bool is_common = !config.shared && !(config.block.x | config.block.y | config.block.z) &&
                            0 <= config.grid.x && config.grid.x <= 0x7fffffff;
     return is_common ? best_block.load(std::memory_order_acquire) : 0;
   }
 
-  // Whether `config` is known to be valid for the kernel.
+  // True if `config` is known to be valid for the kernel.
   bool permits(const LaunchConfig& config) const noexcept {
     if (config.counts_threads || config.attributes.size > most_attributes) return false;
     if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
@@ -62,7 +62,7 @@ class Limits {
   Limits(const CurrentContext& here, LoadedKernel& kernel) noexcept
       : driver_(here.driver()), device_(here.device()), kernel_(kernel) {}
 
-  // Raise the limits as a launch with `config` needs it. The error is what the GPU or the kernel do not
+  // Raises the limits as a launch with `config` requires. The error says what the GPU or the kernel does not
   // support.
   CUDA_EXT_COLD Failure permit(const LaunchConfig& config) {
     if (driver_.forked()) return failure(ErrorKind::driver, {after_fork()});
@@ -75,7 +75,7 @@ class Limits {
     return config.cooperative ? check_cooperative(config) : nullptr;
   }
 
-  // Set a CUfunction_attribute. What is known of the others is read again.
+  // Sets a CUfunction_attribute. The other known attributes are read again.
   CUDA_EXT_COLD Failure set_attribute(KernelAttribute attribute, int value) {
     const std::lock_guard<std::mutex> lock(driver_.limiting);
     if (auto failed = set(attribute, value)) return failed;
@@ -91,7 +91,7 @@ class Limits {
     return value;
   }
 
-  // The number of threads of a block with the highest occupancy.
+  // Returns the block size with the highest occupancy.
   CUDA_EXT_COLD Result<int> best_block(std::size_t shared) {
     int threads = shared ? 0 : kernel_.best_block.load(std::memory_order_relaxed);
     if (threads) return threads;
@@ -104,7 +104,7 @@ class Limits {
     return threads;
   }
 
-  // The number of blocks of `threads` threads that are resident on a multiprocessor at once.
+  // Returns the number of blocks of `threads` threads that are resident on a multiprocessor at once.
   CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) {
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
@@ -114,7 +114,7 @@ class Limits {
     return blocks;
   }
 
-  // Divide `config`, which counts threads, into blocks.
+  // Divides `config`, which counts threads, into blocks.
   CUDA_EXT_COLD Failure divide(LaunchConfig& config) {
     Dim block = config.block;
     if (!block.x && !block.y && !block.z) {
@@ -159,7 +159,7 @@ class Limits {
     const int by_default = own < default_shared_memory ? default_shared_memory - own : 0;
     int permitted = current < by_default ? current : by_default;
     if (wanted > permitted) {
-      // Never less than the project itself has set.
+      // Never reduce a limit that the project itself has set.
       permitted = wanted < current && current <= most - own ? current : wanted;
       if (auto failed = set(KernelAttribute::dynamic_shared_memory, permitted)) return failed;
     }

@@ -1,4 +1,4 @@
-// A module: its kernels, which are loaded when they are first used, and its variables.
+// A module: its kernels, which are loaded at their first use, and its variables.
 
 #pragma once
 
@@ -27,16 +27,16 @@ inline namespace CUDA_EXT_ABI {
 
 class LoadedModule;
 
-// A kernel of a module, loaded or not. With one GPU, `everywhere` is the kernel on it. With several, it has a
-// handle if that is the same on all of them, and its limits are those that every GPU has; `on_device` are the
-// kernels of each. A kernel whose launches are derived has these alone.
+// A kernel of a module, loaded or not. With one GPU, `everywhere` is the kernel on it. With several GPUs,
+// `everywhere` has a handle if the handle is the same on all of them, and the limits that every GPU has;
+// `on_device` are the kernels on each GPU. A kernel with derived launches has only these.
 struct KernelOfModule final : ModuleKernel {
   LoadedModule* module = nullptr;
   const KernelData* description = nullptr;
-  bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
+  bool is_built = true;  // if false, it is compiled on demand for each GPU
   LoadedKernel everywhere;
   std::atomic<LoadedKernel*> on_device{nullptr};
-  // The sizes of the parameters of a kernel without a description, if the driver knows them.
+  // The sizes of the parameters of a kernel without a description, if they are known.
   std::atomic<bool> is_measured{false};
   std::vector<ParameterData> measured;
   std::unique_ptr<KernelOfModule[]> candidates;
@@ -93,22 +93,23 @@ class LoadedModule final : public Module {
   Result<Symbol> find_symbol(Text name) noexcept override;
   Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept override;
 
-  // Compile the only unit of a module without images for the GPU of the current context.
+  // Compiles the only unit of a module without images, for the GPU of the current context.
   Failure compile();
 
-  // Launch a kernel, if there are `arguments`, after loading it and raising its limits as necessary.
+  // Loads a kernel, raises its limits as necessary, and launches it if there are `arguments`.
   Failure load_and_launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments);
-  // The same of the first of its candidates that is for this GPU and these arguments, or of all without any.
+  // Does this for the first candidate for this GPU and these arguments, or without arguments for all
+  // candidates.
   Failure launch_candidate(const CurrentContext& here, KernelOfModule& kernel, const LaunchConfig& config,
                            void** arguments);
   Failure launch_loaded(const CurrentContext& here, KernelOfModule& kernel, LoadedKernel& loaded,
                         LaunchConfig config, void** arguments);
-  // The error of a launch that the driver answered with `status`.
+  // Returns the error for a launch to which the driver returned `status`.
   Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
-  // Read the sizes of the parameters of a kernel that is launched in `stream` out of its image.
+  // Reads the sizes of the parameters of a kernel that is launched in `stream` from its image.
   Failure measure(KernelOfModule& kernel, Stream stream);
-  // What `use` returns, which is passed the limits and the handle of `kernel` on the GPU of the current
-  // context.
+  // Calls `use` with the limits and the handle of `kernel` on the GPU of the current context, and returns its
+  // result.
   template <class Use>
   auto with_loaded(KernelOfModule& kernel, const Use& use) noexcept;
 
@@ -127,16 +128,16 @@ class LoadedModule final : public Module {
   Result<Location> find(const CurrentContext& here, const KernelOfModule& kernel);
   KernelOfModule* instantiate(std::string_view expression, const CompiledOnDemand* compiled);
 
-  std::shared_ptr<const ModuleData> owned_;  // `data_`, unless that is constant
+  std::shared_ptr<const ModuleData> owned_;  // `data_`, unless it is constant
   const ModuleData& data_;
   LoadedImages images_;
   std::atomic<int> holders_{1};
-  std::mutex loading_;  // of kernels, and of the members below
+  std::mutex loading_;  // protects kernels, and the members below
   std::unique_ptr<KernelOfModule[]> kernels_;
   std::forward_list<Instantiation> instantiations_;
 };
 
-// The kernel on this GPU; nullptr if it is not loaded.
+// Returns the kernel on this GPU, or nullptr if it is not loaded.
 inline LoadedKernel* LoadedModule::get_loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept {
   LoadedKernel* loaded = &kernel.everywhere;
   if (is_on_device(here, kernel)) {
@@ -146,12 +147,12 @@ inline LoadedKernel* LoadedModule::get_loaded(const CurrentContext& here, Kernel
   return loaded && loaded->get() ? loaded : nullptr;
 }
 
-// The kernel on this GPU, loaded if it is not.
+// Returns the kernel on this GPU, and loads it if necessary.
 CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentContext& here,
                                                               KernelOfModule& kernel) {
   if (LoadedKernel* loaded = get_loaded(here, kernel)) return loaded;
   Driver& driver = here.driver();
-  // Ask before taking the lock, which may never be released in a forked process.
+  // Test this before the lock, which is never released in a process that was forked while it was held.
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   auto location = find(here, kernel);
   if (!location) return std::move(location).failure();
@@ -177,14 +178,14 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
   return loaded;
 }
 
-// Where the kernel is for this GPU.
+// Finds the image of the kernel for this GPU.
 CUDA_EXT_COLD inline Result<Location> LoadedModule::find(const CurrentContext& here,
                                                          const KernelOfModule& kernel) {
   const KernelData& data = *kernel.description;
   return kernel.is_built ? images_.find(here, data) : images_.find_instantiation(here, data);
 }
 
-// An instantiation that was not built ahead is compiled.
+// Compiles an instantiation that was not built ahead.
 CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::find_kernel(Text text) noexcept {
   return guarded([&]() -> Result<ModuleKernel*> {
     const std::string_view name(text.data, text.size);
@@ -210,7 +211,7 @@ CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::find_kernel(Text text) 
   });
 }
 
-// The instantiation, added if it was `compiled` now; nullptr if it is unknown.
+// Returns the instantiation, which is added if it was `compiled` now; nullptr if it is unknown.
 CUDA_EXT_COLD inline KernelOfModule* LoadedModule::instantiate(std::string_view expression,
                                                                const CompiledOnDemand* compiled) {
   const std::lock_guard<std::mutex> lock(loading_);
@@ -253,7 +254,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel, Strea
   return nullptr;
 }
 
-// Without what is built for other GPUs alone.
+// Skips kernels that were built only for other GPUs.
 CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
   const auto fails = [](const auto& result) { return !result && result.error().kind != ErrorKind::no_image; };
   for (std::size_t i = 0; i < data_.kernels.size; i++) {

@@ -1,8 +1,9 @@
 // The loader of kernels that were compiled into a program: one source for all modules of a project.
 //
 // It needs neither CUDA's headers nor its runtime, and no driver before the first use. Each module's
-// generated source has its data only. Static libraries of modules contain this object, and the linker takes
-// it once; where they are linked whole, the functions that others call are weak, and all else is inline.
+// generated source contains only data. Static libraries of modules contain this object, and the linker takes
+// it once. If whole archives are linked, this also works, since functions that others call are weak and all
+// else is inline.
 
 #include <memory>
 #include <utility>

@@ -17,7 +17,7 @@ inline bool is_white_space(char letter) noexcept {
   return letter == ' ' || ('\t' <= letter && letter <= '\r');
 }
 
-// Whether both are equal except for white space.
+// True if both are equal except for white space.
 CUDA_EXT_COLD inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
   std::size_t i = 0;
   std::size_t j = 0;
@@ -29,14 +29,14 @@ CUDA_EXT_COLD inline bool is_spelled_alike(std::string_view left, std::string_vi
   }
 }
 
-// Without template arguments and parameters.
+// Removes template arguments and parameters.
 inline std::string_view plain_name(std::string_view expression) noexcept {
   std::string_view plain = expression.substr(0, expression.find_first_of("<("));
   while (!plain.empty() && is_white_space(plain.back())) plain.remove_suffix(1);
   return plain;
 }
 
-// The number of letters to insert, remove or replace to turn one into the other.
+// Returns the number of letters to insert, remove or replace to turn one into the other.
 CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   const auto row = std::make_unique<std::size_t[]>(to.size() + 1);
   for (std::size_t j = 0; j <= to.size(); j++) row[j] = j;
@@ -52,7 +52,7 @@ CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::strin
   return row[to.size()];
 }
 
-// The considered name that is nearest to `wanted`, if any is near.
+// Finds the considered name that is nearest to `wanted`, if any is near.
 class NearestName {
  public:
   explicit NearestName(std::string_view wanted) noexcept : wanted_(wanted) {}
@@ -74,7 +74,7 @@ class NearestName {
   std::size_t distance_ = 0;
 };
 
-// The first twenty names, and the number of the others.
+// Lists the first twenty names, and the number of the others.
 class ListOfNames {
  public:
   void add(std::string_view name) {
@@ -94,7 +94,7 @@ class ListOfNames {
   std::size_t count_ = 0;
 };
 
-// Whether kernels of that name were built ahead, none of them from a template.
+// True if kernels of this name were built ahead, none of them from a template.
 CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_view name) noexcept {
   bool is_built = false;
   for (const KernelData& kernel : module.kernels) {
@@ -106,7 +106,7 @@ CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_v
   return is_built;
 }
 
-// The template that `name` instantiates and that is compiled on demand; nullptr if there is none.
+// Returns the template that `name` instantiates and that is compiled on demand, or nullptr.
 CUDA_EXT_COLD inline const TemplateData* find_template(const ModuleData& module, std::string_view name) {
   if (!module.on_demand || name.find('>') == name.npos || is_no_template(module, name)) return nullptr;
   const std::string_view plain = plain_name(name);
@@ -117,22 +117,22 @@ CUDA_EXT_COLD inline const TemplateData* find_template(const ModuleData& module,
   return nullptr;
 }
 
-// Why nothing is compiled on demand in this process, if `is_jit_off`.
+// Says why nothing is compiled on demand in this process, if `is_jit_off`.
 inline constexpr const char* jit_off = "turned off by CUDA_EXT_JIT=0";
 inline bool is_jit_off() { return setting("CUDA_EXT_JIT") == "0"; }
 
-// "jit: off; ", or nothing without a reason why something is not compiled on demand.
+// Writes "jit: off; ", or nothing if there is no reason against compilation on demand.
 inline std::string describe_jit(std::string_view jit) {
   return jit.empty() ? "" : joined({"jit: ", jit, "; "});
 }
 
-// Whether the program itself compiled the module (compile.hpp).
+// True if the program itself compiled the module (compile.hpp).
 inline bool is_of_program(const ModuleData& module) noexcept {
   return module.kernels.size && !module.kernels.begin()->is_described;
 }
 
-// There is no kernel or symbol of that name. `jit` is the reason why it is not compiled on demand, if it is
-// an instantiation of a known template.
+// The error if no kernel or symbol has this name. `jit` says why an instantiation of a known template is not
+// compiled on demand.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
                                        std::string_view jit = {}) {
   ListOfNames built;
@@ -173,13 +173,13 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
   return failure(ErrorKind::kernel_not_found, {module.name, ": ", name, reason});
 }
 
-// Without the :: of the global namespace.
+// Remove the :: of the global namespace.
 inline std::string_view unrooted(std::string_view name) noexcept {
   while (!name.empty() && is_white_space(name.front())) name.remove_prefix(1);
   return name.substr(0, 2) == "::" ? name.substr(2) : name;
 }
 
-// The index of the kernel that `name` spells.
+// Finds the index of the kernel that `name` spells.
 CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) {
   for (std::size_t i = 0; i < module.kernels.size; i++) {
     if (name == module.kernels[i].expression) return i;
@@ -190,7 +190,7 @@ CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, s
   return not_found(module, name);
 }
 
-// The index of the symbol of that name.
+// Finds the index of the symbol of this name.
 CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) {
   const std::size_t none = module.symbols.size;
   std::size_t found = none;

@@ -9,7 +9,7 @@
 #include "text.hpp"
 
 #if defined(_WIN32)
-// Declared as windows.h does, which is large and full of macros.
+// Declared as in windows.h, which is large and full of macros.
 struct HINSTANCE__;
 extern "C" {
 __declspec(dllimport) HINSTANCE__* __stdcall LoadLibraryExW(const wchar_t*, void*, unsigned long);
@@ -23,11 +23,11 @@ __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// Where Windows searches: in the system's directory, or, for the libraries that one with a full path needs,
-// in its own. Never in the current directory.
+// Windows searches the system's directory and, for the dependencies of a library with a full path, that
+// library's directory. It never searches the current directory.
 enum class LibrarySearch : unsigned long { system = 0x800, its_directory = 0x1100 };
 
-// Opened by the constructor, and never closed: the driver does not survive that.
+// The constructor opens it. It is never closed: the driver does not survive that.
 class SharedLibrary {
  public:
 #if defined(_WIN32)
@@ -39,7 +39,7 @@ class SharedLibrary {
     reason_ += joined({": error ", error});
   }
 #else
-  // `name` is one that the system's linker finds, or a path.
+  // `name` is a path, or a name that the system's linker finds.
   SharedLibrary(const char* name, LibrarySearch) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_) return;
     const char* reason = ::dlerror();
@@ -47,14 +47,14 @@ class SharedLibrary {
   }
 #endif
 
-  // Why it could not be opened; empty if it could.
+  // Says why it could not be opened; empty if it could.
   const std::string& reason() const noexcept { return reason_; }
 
-  // Let `function` be what the library exports as `name`, or nullptr; return whether it does.
+  // Sets `function` to the symbol `name` of the library, or to nullptr; returns true if it exists.
   template <class Function>
   bool find(Function& function, const char* name) const noexcept {
     function = nullptr;
-    if (!handle_) return false;  // which dlsym would take for all libraries of the process
+    if (!handle_) return false;  // dlsym would take nullptr for all libraries of the process
 #if defined(_WIN32)
     function = reinterpret_cast<Function>(reinterpret_cast<void*>(::GetProcAddress(handle_, name)));
 #else

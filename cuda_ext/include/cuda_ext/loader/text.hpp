@@ -1,4 +1,4 @@
-// Text: messages, put together from their parts, and settings.
+// Text: settings, and messages that are joined from parts.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// A string or an integer, as text. Not a template for each length of a literal: that is slow to compile.
+// A string or an integer, as text. A template for each length of a literal would be slow to compile.
 class Part {
  public:
   Part(const char* text) noexcept : text_(text) {}
@@ -39,14 +39,14 @@ class Part {
 
 using Parts = std::initializer_list<Part>;
 
-// The `parts`, one after the other.
+// Joins the `parts`.
 inline std::string joined(Parts parts) {
   std::string text;
   for (const Part& part : parts) text += part.text();
   return text;
 }
 
-// The environment variable, or nothing if it is not set.
+// Returns the environment variable, or nothing if it is not set.
 inline std::string setting(const char* name) {
 #if defined(_MSC_VER)
 #pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment

@@ -18,7 +18,7 @@
 #include <system_error>
 #include <vector>
 
-// As nvrtc.h declares it, which may be included too.
+// As nvrtc.h declares it; that header may be included too.
 struct _nvrtcProgram;
 #if defined(_WIN32)
 extern "C" {
@@ -33,7 +33,7 @@ namespace {
 
 using Paths = std::vector<fs::path>;
 
-// Add an existing directory, with an absolute path.
+// Adds an existing directory, with an absolute path.
 void add_directory(Paths& known, const fs::path& directory) {
   if (!is_existing_directory(directory)) return;
   std::error_code error;
@@ -41,7 +41,7 @@ void add_directory(Paths& known, const fs::path& directory) {
   if (std::find(known.begin(), known.end(), path) == known.end()) known.push_back(path);
 }
 
-// What is in `directory`, sorted.
+// Lists the files in `directory`, sorted.
 Paths entries_of(const fs::path& directory) {
   Paths entries;
   std::error_code error;
@@ -52,7 +52,7 @@ Paths entries_of(const fs::path& directory) {
   return entries;
 }
 
-// The program or shared library that contains `address`; empty where that is unknown.
+// Finds the program or shared library that contains `address`; empty if unknown.
 fs::path file_of(const void* address) {
 #if defined(_WIN32)
   constexpr unsigned long by_address = 4;
@@ -70,8 +70,8 @@ fs::path file_of(const void* address) {
 #endif
 }
 
-// The directories that may contain NVRTC and headers: of the registry's packages, in the site-packages that
-// this code is in and in those of the active environment, and of the toolkits that the environment names.
+// Lists the directories that may contain NVRTC and headers: the site-packages around this code and of the
+// active environment, with the registry's packages, and the toolkits that the environment names.
 Paths toolkit_roots() {
   static constexpr char here = 0;
   Paths sites, roots;
@@ -79,7 +79,7 @@ Paths toolkit_roots() {
   const fs::path own = file_of(&here);
   for (const fs::path& file : {own, fs::weakly_canonical(own, error)}) {
     for (fs::path above = file.parent_path(); above.has_relative_path(); above = above.parent_path()) {
-      const fs::path name = above.filename();  // others, such as /tmp, may belong to anyone
+      const fs::path name = above.filename();  // other directories, such as /tmp, may belong to anyone
       if (name == "site-packages" || name == "dist-packages") sites.push_back(above);
     }
   }
@@ -96,13 +96,13 @@ Paths toolkit_roots() {
   return roots;
 }
 
-// NVRTC's library, the include directories that belong to it, and the identity of both; without loading it.
+// NVRTC's library, its include directories, and the identity of both, found without loading the library.
 struct Toolkit {
   fs::path library;
   Paths include_directories;
   std::string identity;
 
-  // A driver runs what NVRTC of its own major version or of an older one compiles.
+  // A driver runs the output of NVRTC of its own major version or of an older one.
   explicit Toolkit(int driver) {
     Paths roots = toolkit_roots();
     for (int major = driver ? std::min(driver / 1000, 13) : 13; major >= 12 && library.empty(); major--)
@@ -112,14 +112,15 @@ struct Toolkit {
     const fs::path own = roots.back().filename();
     identity = sample(library);
     for (const fs::path& root : roots) {
-      // The registry has a directory of each major version, cu13, and before 13 one for each library.
+      // The registry's packages have one directory for a major version, cu13; before 13, one for each
+      // library.
       const std::string name = root.filename().string();
       if (name.size() == 4 && name.rfind("cu1", 0) == 0 && name != own) continue;
       add_directory(include_directories, root / "include");
       add_directory(include_directories, root / "include/cccl");
     }
     for (const fs::path& directory : include_directories) {
-      // These contain the versions of CUDA and CCCL.
+      // These files contain the versions of CUDA and CCCL.
       identity += sample(directory / "cuda.h") + sample(directory / "cuda/std/__cccl/version.h");
     }
     identity = sha256(identity);
@@ -156,7 +157,7 @@ struct Toolkit {
 #endif
   }
 
-  // The size of a file, its beginning and its end, one of which contains a library's build ID.
+  // Describe a file by its size, beginning and end. One of these contains a library's build ID.
   static std::string sample(const fs::path& path) {
     constexpr int enough = 1 << 16;
     std::error_code error;
@@ -168,14 +169,14 @@ struct Toolkit {
   }
 };
 
-// Why nothing can be compiled.
+// Says why nothing can be compiled.
 std::string no_nvrtc(std::string_view reason) {
   return joined(
       {"NVRTC cannot be loaded (", reason,
        "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
 }
 
-// NVRTC, opened by the constructor and never closed.
+// NVRTC. The constructor opens it; it is never closed.
 class Nvrtc {
  public:
   std::string reason;              // why it cannot be used; empty if it can
@@ -214,7 +215,7 @@ class Nvrtc {
     list_architectures(architectures.data());
     std::sort(architectures.begin(), architectures.end());
     version = joined({major, ".", minor});
-    // NVRTC opens it by name, which neither Windows nor a sanitizer's dlopen finds beside NVRTC.
+    // NVRTC opens it by name. Neither Windows nor a sanitizer's dlopen finds it beside NVRTC.
 #if defined(_WIN32)
     const fs::path builtins = path.parent_path() / joined({"nvrtc-builtins64_", major, minor, ".dll"});
 #else
@@ -223,11 +224,11 @@ class Nvrtc {
     static_cast<void>(SharedLibrary(builtins.c_str(), LibrarySearch::its_directory));
   }
 
-  // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return
-  // what NVRTC says if that fails.
+  // Compiles `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Returns
+  // NVRTC's message if that fails.
   std::string compile(const RecipeData& recipe, std::vector<const char*> options,
                       const Array<const char*>& expressions, CompiledUnit& unit) const {
-    constexpr const char* seed = "--frandom-seed=";  // since 12.9: internal names are the same each time
+    constexpr const char* seed = "--frandom-seed=";  // since 12.9: internal names are the same in each run
     if (!knows(seed)) {
       const auto is_seed = [&](const std::string_view option) { return option.rfind(seed, 0) == 0; };
       options.erase(std::remove_if(options.begin(), options.end(), is_seed), options.end());
@@ -251,9 +252,9 @@ class Nvrtc {
     return code && log.empty() ? joined({"NVRTC: error ", code}) : log;
   }
 
-  // Unpack the headers of CUDA and CCCL that NVRTC contains since 13.3, once for each version, into the
-  // user's cache or, if it cannot be used, the directory of temporary files, and put them first in `include`.
-  // NVRTC locks the directory, and marks it at the end; any file may vanish afterwards.
+  // Since 13.3, NVRTC contains the headers of CUDA and CCCL. Unpacks them once for each version, into the
+  // user's cache or, if it cannot be used, the directory of temporary files, and puts them first in
+  // `include`. NVRTC locks the directory, and marks it at the end; any file may vanish afterwards.
   Failure unpack_headers(Paths& include) const {
     if (!install_headers_) return nullptr;
     std::string why = "neither the cache nor the directory of temporary files can be used";
@@ -263,7 +264,7 @@ class Nvrtc {
       if (!place.is_absolute() || !make_directories(place)) continue;
       const fs::path directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
       make_directories(directory);
-      // NVRTC removes what is in the directory before it unpacks again.
+      // NVRTC empties the directory before it unpacks again.
       why = fs::is_symlink(directory, error) ? directory.string() + " is a link" : distrust(directory);
       if (!why.empty()) continue;
       BundledHeaders bundled{};
@@ -302,7 +303,8 @@ class Nvrtc {
   using GetSize = Code (*)(Program program, std::size_t* size);
   using Get = Code (*)(Program program, char* bytes);
 
-  // Whether NVRTC has `option`. A second one, which none has, ends the call before anything is compiled.
+  // True if NVRTC has `option`. A second option, which does not exist, ends the call before anything is
+  // compiled.
   bool knows(const char* option) const {
     Program program = nullptr;
     const char* const options[] = {option, "--cuda-ext-none"};
@@ -328,7 +330,7 @@ class Nvrtc {
   Code (*get_lowered_)(Program program, const char* expression, const char** lowered) = nullptr;
   GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr;
   Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr;
-  // Since 13.3.
+  // Available since 13.3.
   Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;
   Code (*describe_headers_)(BundledHeaders* bundled, const char** log) = nullptr;
 };

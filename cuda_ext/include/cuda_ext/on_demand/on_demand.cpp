@@ -20,10 +20,10 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 namespace {
 
-// Change it whenever the same key is to have another result.
+// Change it whenever the same key must have another result.
 constexpr std::string_view key_format = "cuda-ext on demand in C++ 1";
-// That of all entries (cuda_ext/runtime/jit/entry.py). Those of C++ have kernels without parameters, no
-// symbols, and keys of their own.
+// The beginning of all entries (cuda_ext/runtime/jit/entry.py). Entries of C++ have kernels without
+// parameters, no symbols, and other keys.
 constexpr std::string_view entry_format = "cuda-ext on demand 1";
 
 std::string encode_entry(const CompiledUnit& unit) {
@@ -32,7 +32,7 @@ std::string encode_entry(const CompiledUnit& unit) {
   return bytes + encode({0});
 }
 
-// The unit of an entry; nullptr if `content` is none.
+// Reads the unit of an entry; returns nullptr if `content` is not an entry.
 std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
   const std::vector<std::string_view> fields = decode(content);
   if (fields.size() % 3 != 2 || fields.size() < 5) return nullptr;
@@ -49,7 +49,7 @@ const Toolkit& find_toolkit() {
   return toolkit;
 }
 
-// Its NVRTC, opened at the first use.
+// The toolkit's NVRTC, opened at the first use.
 const Nvrtc& open_nvrtc() {
   static const Nvrtc nvrtc(find_toolkit().library);
   return nvrtc;
@@ -61,7 +61,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-// Compile `recipe` for the GPU of `demand`.
+// Compiles `recipe` for the GPU of `demand`.
 Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions, const Demand& demand,
                        CompiledUnit& unit) {
   const Nvrtc& nvrtc = open_nvrtc();
@@ -72,7 +72,7 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
                    {"nvrtc ", nvrtc.version, " cannot compile for sm_", demand.capability,
                     ": it begins with sm_", known.front(), "; older GPUs take an older CUDA"});
   }
-  // For a GPU that is newer than the compiler, a cubin of the same generation, or else PTX.
+  // For a GPU that is newer than the compiler, compile a cubin of the same generation, or else PTX.
   const int target = newer[-1];
   unit.architecture = joined({target / 10 == demand.capability / 10 ? "sm_" : "compute_", target,
                               recipe.is_specific && target == demand.capability ? "a" : ""});
@@ -95,7 +95,8 @@ std::size_t count_texts(const CompileOptions& options, std::string_view name) {
   return count;
 }
 
-// What NVRTC would refuse without a reason, or ignore; empty if there is nothing of that.
+// Finds options that NVRTC would refuse without a reason, or ignore; returns an empty string if there are
+// none.
 std::string find_mistake(const std::string& source, const std::vector<std::string>& names,
                          const CompileOptions& options) {
   std::string mistake = names.empty() ? "expected names of kernels, found none" : "";
@@ -122,7 +123,7 @@ std::string find_mistake(const std::string& source, const std::vector<std::strin
     if (name == "-arch" || name == "--gpu-architecture") {
       mistake = joined({"options: ", option, ": the architecture is that of the GPU; remove it"});
     }
-    // Headers behind these would not be in the key of the cache.
+    // These options add headers that the cache key would not cover.
     if (option.compare(0, 2, "-I") == 0 || name == "--include-path" || name == "--pre-include") {
       mistake = joined({"options: ", option, ": headers are found through include_directories and texts"});
     }
