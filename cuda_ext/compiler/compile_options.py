@@ -49,10 +49,11 @@ def definitions(options: Options) -> tuple[str, ...]:
 
 def common_options(options: Options) -> tuple[str, ...]:
     """Spell the options that NVRTC and nvcc share, sorted where order has no meaning."""
+    fast_math = ["--use_fast_math"] if options.fast_math else []
     return (
         f"--std={options.std}",
         *definitions(options),
-        *(["--use_fast_math"] if options.fast_math else []),
+        *fast_math,
         *(f"--pre-include={name}" for name in options.pre_include),
         *options.raw,
     )

@@ -211,8 +211,8 @@ def _attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, position)
-        end = position + 4 + size * (form == _SIZED)
-        yield attribute, data[position + 4 : end] if form == _SIZED else data[position + 2 : end]
+        start, end = (position + 4, position + 4 + size) if form == _SIZED else (position + 2, position + 4)
+        yield attribute, data[start:end]
         position = end
 
 

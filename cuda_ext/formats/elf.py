@@ -95,7 +95,9 @@ def _read(data: bytes) -> Elf:
         abi,
         flags,
         [
-            Section(_text(texts, name), length, view[offset : offset + (kind not in _WITHOUT_DATA) * length])
+            Section(
+                _text(texts, name), length, view[offset : offset + (0 if kind in _WITHOUT_DATA else length)]
+            )
             for name, kind, _, _, offset, length, *_ in headers
         ],
     )

@@ -67,7 +67,7 @@ def linker_files() -> list[str]:
     libraries = library_files("nvjitlink")
     major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", os.path.basename(libraries[0])) if libraries else None
     runtime = cuda_packages.cudadevrt(int(major[1] or major[2]), libraries[0]) if major else None
-    return [*libraries, *([runtime] if runtime else [])]
+    return [*libraries, runtime] if runtime else libraries
 
 
 def _loaded() -> str:

@@ -258,8 +258,10 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 
 
 def _signatures(kernels: _Kernels) -> tuple[str, ...]:
-    more = len(kernels) - _SHOWN
-    return (*(k.signature for k in kernels[:_SHOWN]), *([f"and {more} more"] if more > 0 else []))
+    shown = [kernel.signature for kernel in kernels[:_SHOWN]]
+    if len(kernels) > _SHOWN:
+        shown.append(f"and {len(kernels) - _SHOWN} more")
+    return tuple(shown)
 
 
 def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:

@@ -95,13 +95,15 @@ class DeviceTypes:
         size = parameter.size
         match parameter.kind:
             case "pointer":
-                return f"Pointer<{'const ' * parameter.const}{self.element(parameter.element or 'void')}>"
+                const = "const " if parameter.const else ""
+                return f"Pointer<{const}{self.element(parameter.element or 'void')}>"
             case "bool" if size == 1:
                 return "Value<bool>"
             case "integer" | "unsigned" if parameter.type == "char":
                 return "Value<char>"  # signed on some systems only
             case "integer" | "unsigned" as kind if size in _INTEGER_BITS:
-                return f"Value<::std::{'u' * (kind == 'unsigned')}int{_INTEGER_BITS[size]}_t>"
+                sign = "u" if kind == "unsigned" else ""
+                return f"Value<::std::{sign}int{_INTEGER_BITS[size]}_t>"
             case "float" if size in (4, 8):
                 return "Value<float>" if size == 4 else "Value<double>"
             case "enum":
@@ -118,7 +120,8 @@ class DeviceTypes:
         if name.endswith("long"):
             # Device code of Linux may be in a program for Windows, where a long has 32 bits.
             bits = 64 if name.endswith("long long") else 8 * (size or sizeof(c_long))
-            return f"::std::{'u' * name.startswith('unsigned')}int{bits}_t"
+            sign = "u" if name.startswith("unsigned") else ""
+            return f"::std::{sign}int{bits}_t"
         if name in FUNDAMENTAL and name != "long double":
             return name
         if name.removesuffix(" const").endswith("*"):

@@ -75,10 +75,13 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     name = read_lowered_name(lowered)
     if name is None or name.arguments is None:
         return None
-    return tuple(
-        a.spelling * a.is_simple if isinstance(a, LoweredType) else "" if a.spelling.startswith("&") else a
-        for a in name.arguments
-    )
+    return tuple(map(_shown, name.arguments))
+
+
+def _shown(argument: _Argument) -> LoweredArgument:
+    if isinstance(argument, LoweredType):
+        return argument.spelling if argument.is_simple else ""
+    return "" if argument.spelling.startswith("&") else argument
 
 
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
@@ -209,7 +212,7 @@ class _Reader:
         name = self._source_name()
         if scope is None:
             hidden = _is_hidden(name)
-            return LoweredType("named", name * (not hidden), is_simple=not hidden), False
+            return LoweredType("named", "" if hidden else name, is_simple=not hidden), False
         if _is_hidden(name):
             return replace(scope, is_simple=scope.is_simple and _VERSION.fullmatch(name) is not None), False
         left = f"{scope.left}::{name}" if scope.left else name
@@ -378,7 +381,8 @@ class _Reader:
 
     def _take(self, text: str) -> bool:
         is_next = self._peek(text)
-        self._at += len(text) * is_next
+        if is_next:
+            self._at += len(text)
         return is_next
 
     def _expect(self, text: str) -> None:

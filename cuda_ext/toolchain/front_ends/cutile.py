@@ -10,7 +10,7 @@ import ast
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def _compile(
     )
     for version in (_PORTABLE, None):
         bytecode = io.BytesIO()
-        with suppress(*([tile.TileUnsupportedFeatureError] if version else [])):
+        with suppress(tile.TileUnsupportedFeatureError) if version else nullcontext():
             tile.compilation.export_kernel(
                 kernel, [signature], bytecode, output_format="tileir_bytecode", bytecode_version=version
             )

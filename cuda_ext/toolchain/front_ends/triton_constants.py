@@ -61,7 +61,8 @@ def spell_constant(value: Any) -> str:
 
     if isinstance(value, tuple):
         texts = [spell_constant(item) for item in value]
-        return f"({', '.join(texts)}{',' * (len(texts) == 1)})" if all(texts) else ""
+        comma = "," if len(texts) == 1 else ""
+        return f"({', '.join(texts)}{comma})" if all(texts) else ""
     if isinstance(value, triton.language.dtype):
         return re.sub(r"^(u?)int", lambda match: match[1] or "i", str(value))
     if isinstance(value, triton.JITFunction):

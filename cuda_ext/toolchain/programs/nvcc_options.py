@@ -22,11 +22,10 @@ def options_of(unit: TranslationUnit, architecture: Architecture) -> list[str]:
     """The options of `unit`, without its macros, which are the host compiler's."""
     # LTO-IR is always relocatable, which changes names of internal linkage.
     relocatable = unit.options.relocatable or architecture.kind == "ltoir"
-    return [
-        *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
-        *(["-rdc=true"] if relocatable else []),
-        *common_options(unit.options._replace(define={})),
-    ]
+    options = ["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []
+    if relocatable:
+        options.append("-rdc=true")
+    return [*options, *common_options(unit.options._replace(define={}))]
 
 
 def host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
