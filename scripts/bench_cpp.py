@@ -1,7 +1,7 @@
 """Measure what the generated header costs: to include, to launch through, and in a program with a GPU.
 
-The files that are compared do the same: one launch with a generated header, with the CUDA runtime, with the
-driver by hand, and, if ``--jitify2`` is the directory of its header, with that. Prints preprocessed lines,
+The compared files do the same: one launch with a generated header, with the CUDA runtime, with the
+driver by hand, and, if ``--jitify2`` is the directory of its header, with jitify2. Prints preprocessed lines,
 the compiler's time (user and system, the least of five), and the size of code and data at -O2. Then it builds
 a program of loops of launches, from C++ and by calls of ``cuLaunchKernel``, which take turns, and runs it if
 there is a GPU. With ``--program`` the program is left there, to be run on another machine. ``--modules``

@@ -230,7 +230,7 @@ class Bench:
         return samples
 
     def format_parts(self) -> str:
-        """Where the time of a first kernel goes, with all modules imported, under a profiler."""
+        """Format the parts of the time of a first kernel, with all modules imported, under a profiler."""
         columns: dict[str, dict[str, float]] = {}
         for contender in filter(lambda name: name.startswith("cuda_ext"), self._imports):
             for state in STATES:

@@ -109,7 +109,7 @@ def disassemble(cubin: bytes) -> dict[str, list[str]]:
 
 
 def compare(one: list[str], other: list[str]) -> str:
-    """How far the instructions of two functions are equal."""
+    """Describe how far the instructions of two functions are equal."""
     if one == other:
         return "identical"
     one, other = ([_REGISTER.sub(r"\1", i.replace(".reuse", "")) for i in code] for code in (one, other))

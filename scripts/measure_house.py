@@ -336,7 +336,7 @@ def _run_and_count(package: Path, script: Path | None, result: Path) -> None:
 
 
 def _begins(frame: FrameType) -> bool:
-    """Whether `frame` is the beginning of a function, not a module's body or a generator that goes on."""
+    """Return True if `frame` begins a function: no module's body, and no generator that goes on."""
     if frame.f_code.co_name == "<module>":
         return False
     before = dis.get_instructions(frame.f_code)

@@ -44,10 +44,10 @@ Compile device sources, and embed them in C++ and in a Python package::
 With ``PYTHON_ONLY`` there is no library and no C++: ``<target>`` is a custom target that builds the Python package, as
 part of ``all``. This is the default in a project that has not enabled the language CXX.
 
-``JIT`` compiles kernels that were not built ahead when the program runs, in C++ and in Python. Without it, Python does so
-if the package has its sources, as it has by default, and C++ does not; with ``JIT OFF``, neither.
+``JIT`` compiles kernels that were not built ahead when the program runs, in C++ and in Python. Without ``JIT``, C++ does
+not compile them; Python does if the package contains its sources, which is the default. With ``JIT OFF``, neither does.
 
-Functions in Python, of Triton, are named with the types of their parameters,
+Instantiations of Python functions, such as Triton's, contain the types of their parameters:
 ``INSTANTIATE "scale(x: *fp32, n: i32, BLOCK=128)"``.
 
 ``EMBED_SOURCES`` are device headers and sources that the header declares by name, with the headers that they include, for
@@ -55,7 +55,7 @@ Functions in Python, of Triton, are named with the types of their parameters,
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and have the same meaning; ``include-dirs``
 is ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
-Boolean keys need no value, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a table in TOML is written as a table,
+Boolean keys, such as ``LINK``, need no value. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
 ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT`` the keys are read from
 the pyproject.toml in ``PROJECT_SOURCE_DIR``.
 
@@ -64,8 +64,8 @@ for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the envi
 the architectures are checked when the project is configured.
 
 If ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
-directory says how clangd must read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
-a ``.clangd`` beside the project's CMakeLists.txt says where::
+directory tells clangd how to read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
+a ``.clangd`` beside the project's CMakeLists.txt names the directory::
 
   If:
     PathMatch: device/.*
@@ -85,7 +85,7 @@ function(cuda_ext_add_module target)
   if(NOT target MATCHES "^[A-Za-z0-9_.+-]+$")
     message(FATAL_ERROR "${call}: invalid target name; use letters, digits and _.+-")
   endif()
-  # Of CMake's generators.
+  # CMake's generators reserve these names.
   if(target MATCHES "^(all|clean|depend|edit_cache|help|install|list_install_components|package|package_source|preinstall|rebuild_cache|test|ALL_BUILD|INSTALL|PACKAGE|RUN_TESTS|ZERO_CHECK)$")
     message(FATAL_ERROR "${call}: the target name ${target} is reserved; choose another name")
   endif()
@@ -95,7 +95,7 @@ function(cuda_ext_add_module target)
     endif()
   endforeach()
 
-  # Here and not in find_package, since a project may choose a Python after that.
+  # Find Python here and not in find_package, since a project may choose a Python after that.
   _cuda_ext_find_python(python)
   _cuda_ext_check_python("${python}" problem)
   if(problem)
@@ -153,7 +153,7 @@ function(cuda_ext_add_module target)
   foreach(glob IN LISTS cuda_ext_recursive_globs)
     file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
   endforeach()
-  # When all targets and generated files are known.
+  # Check DEPENDS at the end, when all targets and generated files are known.
   if(cuda_ext_depends)
     set_property(GLOBAL PROPERTY CUDA_EXT_CALL_${target} "${call} in ${CMAKE_CURRENT_LIST_FILE}")
     set_property(GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target} "${cuda_ext_depends}")
@@ -172,7 +172,7 @@ function(cuda_ext_add_module target)
   list(TRANSFORM cuda_ext_sources PREPEND "${PROJECT_SOURCE_DIR}/")
   # One command for a module: it compiles in as many processes as there are cores. Ninja runs one command with a
   # terminal at a time. Files whose content stays the same are not written, so that C++ is compiled only when needed.
-  # Those that are deleted are generated again: Ninja knows the byproducts, and the depfile has all others.
+  # Deleted files are generated again: Ninja knows the byproducts, and the depfile lists all other files.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
     BYPRODUCTS ${headers} ${code} "${package}/manifest.json"
@@ -199,7 +199,7 @@ function(cuda_ext_add_module target)
     _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
     _cuda_ext_add_object(${target} loader)
     if(cuda_ext_on_demand)
-      # It runs seldom: small code is compiled faster.
+      # It runs rarely, and small code compiles faster.
       _cuda_ext_add_object(${target} on_demand "$<$<AND:$<CXX_COMPILER_ID:GNU,Clang,AppleClang>,$<NOT:$<CONFIG:Debug>>>:-Os>")
     endif()
     add_dependencies(${target} ${generate})
@@ -227,7 +227,7 @@ endfunction()
 
 # Add `name`, the loader or compilation on demand, to the library `target`: one object for all modules of the project, or
 # of its directories with the same compiler options. It is part of each library, so that each can be installed alone; the
-# linker takes it from the first.
+# linker takes it from the first library.
 function(_cuda_ext_add_object target name)
   get_directory_property(options COMPILE_OPTIONS)
   get_directory_property(definitions COMPILE_DEFINITIONS)
@@ -244,7 +244,7 @@ function(_cuda_ext_add_object target name)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
 endfunction()
 
-# Compile `target` for static and shared libraries, without the warnings and checks of the project, which are those of its
+# Compile `target` for static and shared libraries, without the warnings and checks of the project, which are meant for its
 # own code.
 function(_cuda_ext_set_up_cxx target scope)
   target_compile_features(${target} ${scope} cxx_std_17)
@@ -276,7 +276,7 @@ function(_cuda_ext_check_depends target)
   endforeach()
 endfunction()
 
-# Set `problem` to why `python` cannot compile for these files, or to nothing.
+# Set `problem` to the reason why `python` cannot compile for these files, or to an empty string.
 function(_cuda_ext_check_python python problem)
   set(${problem} "" PARENT_SCOPE)
   get_property(checked GLOBAL PROPERTY CUDA_EXT_CHECKED_PYTHON)
@@ -320,7 +320,7 @@ function(_cuda_ext_find_python variable)
   set(python "${CudaExt_PYTHON_EXECUTABLE}")
   if(NOT python)
     unset(python)
-    # As in <prefix>/lib/python3.12/site-packages/cuda_ext/cmake, and <prefix>/Lib/site-packages/cuda_ext/cmake.
+    # This directory is <prefix>/lib/python3.12/site-packages/cuda_ext/cmake or <prefix>/Lib/site-packages/cuda_ext/cmake.
     if(CMAKE_CURRENT_FUNCTION_LIST_DIR MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
       find_program(python NAMES ${CMAKE_MATCH_4} python3 python
                    PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE)

@@ -8,11 +8,11 @@ CUDA kernels in a C++ project, without a CUDA toolkit::
 
 scikit-build-core finds the package by itself. Elsewhere, set ``CMAKE_PREFIX_PATH`` to the directory that
 ``python -m cuda_ext cmake-dir`` prints, or ``CudaExt_DIR`` if a toolchain file restricts ``find_package`` to a root path.
-A requested version must be of the same minor version, as ``SameMinorVersion``, or a range; there are no components.
+A requested version must have the same minor version (``SameMinorVersion``) or be a range. There are no components.
 The package defines :command:`cuda_ext_add_module` and
 
 ``CudaExt::loader``
-  For code that includes ``cuda_ext/interface.hpp`` but no generated header, as to catch ``cuda_ext::Error``.
+  For code that includes ``cuda_ext/interface.hpp`` but no generated header, for example to catch ``cuda_ext::Error``.
 ``CudaExt_PYTHON_EXECUTABLE``
   The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of the
   environment that this package is installed in, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first

@@ -23,7 +23,7 @@ counts: Counter[str] = Counter()
 
 
 def image_of(kernel: Any, *arguments: Any) -> str:
-    """Which image of `kernel` a launch takes, as ``explain`` tells."""
+    """Return the image of `kernel` that a launch takes, as ``explain`` shows it."""
     with contextlib.redirect_stdout(io.StringIO()) as output:
         kernel.explain(*arguments)
     before, *_ = re.split(r"(?<!not )taken: ", output.getvalue())
@@ -134,7 +134,7 @@ def check_cutile(dtype: torch.dtype) -> None:
 
 
 def as_multiplied(x: torch.Tensor) -> torch.Tensor:
-    """`x` as Tensor Cores take it: of float32, TF32 has 10 bits of the significand."""
+    """Round `x` as Tensor Cores do: TF32 has 10 bits of the significand of float32."""
     if x.dtype != torch.float32:
         return x.double()
     return (x.view(torch.int32) & ~0x1FFF).view(torch.float32).double()

@@ -1,1 +1,1 @@
-"""What the benchmarks share: the description of the machine, running programs, and tables of results."""
+"""Shared parts of the benchmarks: the description of the machine, running programs, and tables."""

@@ -29,7 +29,7 @@ def build(root: Path, output: Path) -> None:
 
 
 def plan(root: Path) -> None:
-    """Do what comes before the first compilation or cache look-up."""
+    """Do everything that comes before the first compilation or cache lookup."""
     project = Project.load(root)
     assert project is not None
     session.plan(project)

@@ -23,7 +23,7 @@ NINJA = f"CMake + Ninja, -j{CORES}"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How nvcc runs: `threads` in each process, `jobs` processes at once, or one process for all files."""
+    """The way nvcc runs: `threads` in each process, `jobs` processes at once, or one process for all files."""
 
     label: str
     threads: int

@@ -1,4 +1,4 @@
-"""Measure what grows with the number of units: planning, and the memory of the build's main process."""
+"""Measure costs that grow with the number of units: planning, and memory of the build's main process."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _build(directory: Path) -> Path:
 
 
 def _with_constants(typed: Any) -> Any:
-    """The same images as those of a function of Python, of which ``BLOCK`` is a constant."""
+    """Describe the same images as those of a Python function with the constant ``BLOCK``."""
     library = library_of(typed)
     manifest: Manifest = library.manifest
     kernels = []
@@ -204,7 +204,7 @@ def _launches(modules: tuple[Any, Any], directory: Path) -> Iterator[tuple[str, 
 
 
 def _with_one_size(typed: Any) -> Any:
-    """Of the kernels, those of one size, of which dtypes choose one, and all others under another name."""
+    """Keep the kernels of one size, among which dtypes choose, and give all others another name."""
     library = library_of(typed)
     manifest: Manifest = library.manifest
     kernels = [

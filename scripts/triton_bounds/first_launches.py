@@ -10,7 +10,7 @@ from pathlib import Path
 
 from _environment import ROOT
 
-# The context and the tensors are there before; imports of the kernels count.
+# The context and the tensors exist before the measurement; imports of the kernels count.
 _BEGIN = """
 import json, time, torch
 x = torch.zeros(4, 1024, device="cuda")

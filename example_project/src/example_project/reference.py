@@ -1,4 +1,4 @@
-"""What each kernel computes, in numpy: functions with the names of those in ``launch``."""
+"""The computations of the kernels in numpy: one function for each function in ``launch``."""
 
 import numpy as np
 

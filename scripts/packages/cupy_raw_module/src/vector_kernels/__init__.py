@@ -24,7 +24,7 @@ def _require(holds: bool, what: str) -> None:
 
 
 def _check_alike(x: cupy.ndarray, y: cupy.ndarray) -> None:
-    """RawModule checks nothing of what a kernel is called with."""
+    """Check the arguments of a kernel, since RawModule checks none."""
     _require(x.dtype == y.dtype, "x and y must be of one dtype")
     _require(x.dtype.name in _C_NAMES, "x must be float32 or float64")
     _require(x.flags.c_contiguous and y.flags.c_contiguous, "x and y must be contiguous")
