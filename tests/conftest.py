@@ -41,6 +41,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return InGroups(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write the expected messages anew")
+
+
 def pytest_configure() -> None:
     """Let programs that tests start receive Ctrl+C, although a shell started the tests in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

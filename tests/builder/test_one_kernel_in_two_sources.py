@@ -119,20 +119,6 @@ def twice(tmp_path: Path, one: str, other: str, table: str = KERNELS) -> str:
     return refusal(tmp_path)
 
 
-@pytest.mark.parametrize("link", ["", "link = true\n"])
-def test_two_definitions_are_found_before_anything_is_compiled(tmp_path: Path, link: str) -> None:
-    message = twice(
-        tmp_path,
-        "// k\n" + K.format("", 1),
-        "inline int f() { return '{'; }\n" + K.format("static ", 2),
-        KERNELS + link,
-    )
-    assert message == (
-        "p.kernels:\nkernel 'n::k' is defined twice, in device/a.cu and in device/b.cu; rename one of them "
-        "or put it into a namespace"
-    )
-
-
 @pytest.mark.parametrize(
     "other",
     [

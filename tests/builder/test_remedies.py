@@ -52,20 +52,6 @@ def test_a_kernel_without_its_namespace_is_answered_with_it(
         assert message.endswith(f"; did you mean '{meant}'?\n(compiling device/a.cu for sm_90)")
 
 
-def test_a_mistyped_kernel_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:
-    assert instantiating(tmp_path, "nvrtc", "sofmax<float, 4>", SOFTMAX).endswith(
-        "no source defines a kernel 'sofmax'; did you mean 'fusedops::softmax<float, 4>'?"
-    )
-
-
-def test_a_namespace_of_a_kernel_may_be_nested_and_reopened(tmp_path: Path) -> None:
-    source = (
-        'namespace a { struct S { int k() { return 1; } }; namespace b { const char* x = "}"; } }\n'
-        "inline namespace v1 { namespace a::b {\n// }\ntemplate <class T> __global__ void k(T* x) {} } }"
-    ).replace('const char* x = "}"', "enum class E { one }")
-    assert "did you mean 'v1::a::b::k<float>'?" in instantiating(tmp_path, "nvrtc", "k<float>", source)
-
-
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize(
     ("argument", "answer"),
@@ -83,101 +69,6 @@ def test_an_unknown_template_argument_is_answered_as_such(
     message = instantiating(tmp_path, compiler, f"scale<{argument}>", HALF + SCALE)
     assert f'identifier "{argument}" is undefined; the kernel exists, its template argument' in message
     assert f"'{argument}' does not: {answer}" in message
-
-
-def test_an_integer_type_of_the_host_is_answered_with_its_header(tmp_path: Path) -> None:
-    message = instantiating(tmp_path, "nvrtc", "scale<std::int32_t>", SCALE)
-    assert message.endswith(
-        "'int32_t' does not: did you mean 'scale<int32_t>', with #include <cuda/std/cstdint>?\n"
-        "(compiling device/a.cu for sm_90)"
-    )
-
-
-@pytest.mark.parametrize("arguments", ["<float>", "<float, int>", "<float, 4, 4>"])
-def test_arguments_that_do_not_fit_are_answered_with_the_parameters(tmp_path: Path, arguments: str) -> None:
-    message = instantiating(tmp_path, "nvrtc", f"fusedops::softmax{arguments}", SOFTMAX)
-    assert "; the arguments do not fit: it is declared as template <class T, int N>\n" in message
-
-
-# Host code under NVRTC.
-
-NVCC = 'set compiler = "nvcc", which leaves host code out of the images'
-FUNCTION = "error: a function without __device__ or __global__ is host code, which NVRTC does not compile\n  "
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        "float square(float x) { return x * x; }",
-        "int main() { return 0; }",
-        "void run(float* x) { fill<<<1, 32>>>(x, 1); }",
-    ],
-)
-def test_a_host_function_is_answered_with_nvcc(tmp_path: Path, function: str) -> None:
-    write_project(tmp_path, files={"device/a.cu": FILL + function})
-    message = refusal(tmp_path)
-    assert f"\ndevice/a.cu(2): {FUNCTION}{function}\n" in message
-    remedy = f"write __device__ before functions that kernels call; move host code to another file, or {NVCC}"
-    assert message.count(remedy) == 1
-    assert "JIT mode" not in message
-    assert "-default-device" not in message
-
-
-def test_host_data_is_answered_with_its_annotations(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"device/a.cu": f"int counter = 3;\n{FILL}"})
-    message = refusal(tmp_path)
-    assert "device/a.cu(1): error: a variable without __device__ or __constant__ is host data" in message
-    assert "device/a.cu(1): write constexpr, __device__ or __constant__ before variables that" in message
-
-
-def test_the_runtime_and_the_host_library_are_named(tmp_path: Path) -> None:
-    source = f"{FILL}void f() {{ cudaMalloc(0, 4); std::vector<int> x; }}"
-    write_project(tmp_path, files={"device/a.cu": source})
-    message = refusal(tmp_path)
-    assert "\ncudaMalloc: of the CUDA runtime, for host code\n" in message
-    assert "\nstd::vector: of the host's C++ library, which NVRTC does not have; use cuda::std" in message
-
-
-def test_a_header_of_the_tool_chain_for_host_code_is_reported_once(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"device/a.cu": f"#include <thrust/sort.h>\n{FILL}"})
-    message = refusal(tmp_path)
-    assert message.count("error: ") == 1
-    assert f"): this header of the tool chain is for host code; leave it out, or {NVCC}\n" in message
-
-
-def test_the_header_of_the_driver_is_answered_as_host_code(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"device/a.cu": f"#include <cuda.h>\n{FILL}"})
-    assert "<cuda.h> declares the driver API, for host code; leave it out, put it between" in refusal(
-        tmp_path
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "path"),
-    [
-        (f'{KERNELS}options = ["--frobnicate"]', 'tool.cuda_ext.modules."p.kernels".options'),
-        (f'{SM_90}options = ["--frobnicate"]\n{KERNELS.removeprefix(SM_90)}', "tool.cuda_ext.options"),
-        (
-            f'{KERNELS}[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/*"]\n'
-            'options = ["--frobnicate"]',
-            'tool.cuda_ext.modules."p.kernels".overrides[0].options',
-        ),
-    ],
-)
-def test_an_unknown_option_is_answered_with_its_key(tmp_path: Path, table: str, path: str) -> None:
-    write_project(tmp_path, table, {"device/a.cu": FILL})
-    assert refusal(tmp_path) == (
-        f"p.kernels:\n{path}: nvrtc: error: unrecognized option --frobnicate found\n"
-        'correct --frobnicate, or take it out; for options of nvcc, set compiler = "nvcc"\n'
-        "(compiling device/a.cu for sm_90)"
-    )
-
-
-@pytest.mark.host_compiler
-def test_nvcc_takes_host_code(tmp_path: Path) -> None:
-    source = f"#include <cstdlib>\n{FILL}int main() {{ fill<<<1, 1>>>(nullptr, 1); return EXIT_SUCCESS; }}"
-    write_project(tmp_path, f'{KERNELS}compiler = "nvcc"', {"device/a.cu": f"{source}\nint x = ;"})
-    assert "device/a.cu(4): error: expected an expression" in refusal(tmp_path)
 
 
 # Headers.

@@ -24,7 +24,8 @@ from cuda_ext.builder.config.schema import schema, tool_schema
 from cuda_ext.compiler.compile_options import SETTING_OF_OPTION
 from cuda_ext.errors import ConfigError
 from docs.make_configuration import EXAMPLES, SCHEMA_FILE, reference, schema_file
-from tests.builder.config import test_config, test_variants
+from tests.builder.config import test_config
+from tests.builder.test_refusals import REFUSALS
 from tests.formats import test_variant_conditions
 from tests.test_house import loaded_by
 
@@ -167,8 +168,8 @@ def calls(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Every table that the tests of the configuration parse."""
-    found = []
+    """Every table that the tests of the configuration parse, and those of refused projects."""
+    found = [tomllib.loads(refusal.pyproject)["tool"]["cuda_ext"] for refusal in REFUSALS]
 
     def recorded(table: object, default_name: str | None) -> Any:
         found.append(copy.deepcopy(table))
@@ -176,9 +177,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
     tests = [test for name, test in vars(test_config).items() if name.startswith("test_")]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (modules, test_config, test_variants):
+        for module in (modules, test_config):
             patch.setattr(module, "parse_table", recorded)
-        for test in (*tests, test_variants.test_a_mistake_in_the_table_is_reported_with_its_path):
+        for test in tests:
             for arguments in calls(test):
                 if "tmp_path" in inspect.signature(test).parameters:
                     arguments["tmp_path"] = tmp_path_factory.mktemp("project")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cuda_ext
-from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule
@@ -22,71 +20,11 @@ from cuda_ext.runtime.module import module_from
 from tests.builder.package.test_generate import check, stub
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import AXPY, FILES, SAMPLE, signature
-from tests.fixtures.projects import KERNELS, build, refusal, write_project
+from tests.fixtures.projects import KERNELS, build, write_project
 
 WHERE = 'tool.cuda_ext.modules."p.kernels".variants'
 
 # --------------------------------------------------------------------------------------- configuration
-
-
-def refused(variants: str) -> str:
-    table = tomllib.loads(f'[modules."p.kernels"]\nvariants = {variants}')
-    with pytest.raises(ConfigError) as raised:
-        parse_table(table, "p.kernels")
-    message = str(raised.value)
-    assert message.startswith(f"{WHERE}.")
-    return message.removeprefix(f"{WHERE}.")
-
-
-@pytest.mark.parametrize(
-    ("variants", "message"),
-    [
-        ("{ gemm = [] }", "gemm: is empty; name the kernels, the default last"),
-        (
-            '{ gemm = "simple" }',
-            "gemm: expected an array of candidates, each a table such as "
-            '{ kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }, found "simple"',
-        ),
-        (
-            '{ gemm = ["simple"] }',
-            "gemm[0]: expected a table such as "
-            '{ kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }, found "simple"',
-        ),
-        ('{ gemm = [{ when = "sm_90" }] }', "gemm[0].kernel: is missing; name the kernel that is taken"),
-        (
-            '{ gemm = [{ kernel = "k", if = "sm_90" }] }',
-            "gemm[0].if: unknown key; known keys: kernel, when",
-        ),
-        (
-            "{ gemm = [{ kernel = 1 }] }",
-            'gemm[0].kernel: expected a name expression such as "gemm<float>", found 1',
-        ),
-        (
-            '{ gemm = [{ kernel = "k", when = 90 }] }',
-            'gemm[0].when: expected a condition such as "sm >= 80 and n >= 65536", found 90',
-        ),
-        (
-            '{ gemm = [{ kernel = "k", when = "n = 3" }, { kernel = "l" }] }',
-            "gemm[0].when: \"n = 3\": found '='; did you mean '=='?",
-        ),
-        (
-            '{ gemm = [{ kernel = "k" }, { kernel = "l" }] }',
-            "gemm[0]: has no condition, so that what follows is never taken; give it one with when, or move "
-            "it to the end",
-        ),
-        (
-            '{ gemm = [{ kernel = "k", when = "sm_90" }] }',
-            "gemm[0].when: the last candidate is the default, which is taken where no other is; take the "
-            "condition out, or add a candidate without one",
-        ),
-        (
-            '{ "ge mm" = [{ kernel = "k" }] }',
-            '"ge mm": not a name that a kernel could have; write it as C++ does',
-        ),
-    ],
-)
-def test_a_mistake_in_the_table_is_reported_with_its_path(variants: str, message: str) -> None:
-    assert refused(variants) == message
 
 
 SOURCE = """
@@ -238,18 +176,6 @@ def test_a_project_with_variants_is_built(tmp_path: Path) -> None:
     write_project(tmp_path, TABLE, {"device/fit.cu": FITTING})
     manifest = loads(build(tmp_path)["p.kernels"].files["manifest.json"], "manifest.json")
     assert manifest.variants == (named("fit", "large: n >= 100", "simple"),)
-
-
-def test_a_mistake_is_one_message_once_the_kernels_are_known(tmp_path: Path) -> None:
-    write_project(tmp_path, TABLE.replace('"simple"', '"simpel"'), {"device/fit.cu": FITTING})
-    assert refusal(tmp_path) == f"{WHERE}.fit[1].kernel: there is no kernel 'simpel'; did you mean 'simple'?"
-
-
-def test_a_mistake_in_a_default_is_reported_at_its_own_path(tmp_path: Path) -> None:
-    variants = TABLE.splitlines()[-1].replace('"large"', '"huge"')
-    table = KERNELS.replace("[tool.cuda_ext]\n", f"[tool.cuda_ext]\n{variants}\n")
-    write_project(tmp_path, table, {"device/fit.cu": FITTING})
-    assert refusal(tmp_path).startswith("tool.cuda_ext.variants.fit[0].kernel: there is no kernel 'huge'")
 
 
 def test_another_condition_makes_another_package_and_compiles_nothing(tmp_path: Path) -> None:
