@@ -34,13 +34,14 @@ ARROWS = {
     "runtime": {"toolchain", "cache"},
     "toolchain": {"compiler", "cache"},
     "time_limit": {"errors"},
-    "compiler": {"formats", "filesystem"},
+    "compiler": {"formats", "filesystem", "text"},
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},
     "manifest": {"fields"},
     "fields": {"records"},
     "records": {"errors"},
+    "text": {"errors"},
     "errors": set(),
 }
 # The modules of the package itself, which open a room.

@@ -7,92 +7,96 @@ and no file system, and writes the same ``__FILE__`` on every machine. Line numb
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
 Directives that do not lead to a file of the project are the tool chain's; they are put into angle brackets,
-so that no compiler searches its working directory. Directives whose name is a macro are left unchanged: they
-are not followed, and the compiler's error says so.
+so that no compiler searches its working directory.
+
+Names that macros make are left unchanged. For each file that one may lead to, there is a header of that name
+which includes the file; they lie in :data:`~cuda_ext.compiler.translation_unit.NAMED`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.errors import BuildError, escape_controls
+from cuda_ext.fields import is_inner_path
 from cuda_ext.filesystem.regular_file import check_regular, read_file
+from cuda_ext.text.includes import (
+    OUTSIDE,
+    Include,
+    PossibleName,
+    definitions_of,
+    find_includes,
+    names_by_macros,
+    rewrite_includes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-# Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
-# continued lines may separate the words of a directive.
-_DIRECTIVE = rb"""(?xms)
-    (?P<head> ^ GAP \# GAP include GAP | \b __has_include GAP \( GAP )
-      (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> )
-    | //(?:\\\r?\n|[^\n])* | /\*.*?(?:\*/|\Z)
-    | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?(?:\)(?P=fence)"|\Z)
-    | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*")
-# An include in any other form: by a macro, with a digraph, or of what is no header.
-_INCLUDES = (b"include", b"import", b"embed")
-_OTHER_INCLUDE = rb"(?:\#|%:|\?\?=)\s*(?:include|import|embed)|\b__has_(?:include|embed)\b"
-# The name of a file that lies in none of the directories that are searched.
-_OUTSIDE = rb"/|\\|[A-Za-z]:|(?s:.*)\.\."
+    from cuda_ext.manifest import Options
+
 _STOP = (b"\0", b"\xff")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_plain(name: str) -> bool:
-    """Whether the name of a file is text that depfiles, manifests and all systems can have."""
+    """True if the name of a file is text that depfiles, manifests and all systems can have."""
     return escape_controls(name) == name and not re.search(r"[\t\r\n\\]", name)
 
 
 NOT_PLAIN = "has a control character, a backslash, or bytes that are not UTF-8"
 
 
-def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
+class _Header(NamedTuple):
+    """The text of a file with canonical includes, and the names in them."""
+
+    text: bytes
+    names: tuple[str, ...]
+
+
+def closure(text: bytes, options: Options, texts: Mapping[str, bytes]) -> dict[str, bytes]:
     """Select the headers that `text` can reach from `texts`, which :meth:`Headers.gather` returned."""
-    return _reach(
-        [*_canonical(text), *pre_include],
-        lambda name: (texts[name], _canonical(texts[name])) if name in texts else None,
-    )
+
+    def read(name: str) -> _Header | None:
+        return _Header(texts[name], _canonical(texts[name])) if name in texts else None
+
+    reached = _reach([*_canonical(text), *options.pre_include], read)
+    given = definitions_of(options.define, options.raw)
+    while possible := _names_by_macros("", text, reached, given):
+        named = {f"{NAMED}{each.name}" for each in possible}
+        if not (more := sorted(named & texts.keys() - reached.keys())):
+            break
+        reached |= _reach(more, read)
+    return dict(sorted(reached.items()))
 
 
-def names_its_includes(text: bytes) -> bool:
-    """Whether every include of `text` names a file of the project or of the tool chain.
-
-    Others depend on a macro, or lead to any file of this machine.
-    """
-
-    def without(match: re.Match[bytes]) -> bytes:
-        name = match["quoted"] or match["angled"]
-        return match[0] if name and re.match(_OUTSIDE, name) else b" "
-
-    joined = re.sub(rb"\\\r?\n", b"", text) if b"\\" in text else text
-    if not any(word in joined for word in _INCLUDES):  # spares most small sources the patterns
-        return True
-    return not re.search(_OTHER_INCLUDE, re.sub(_DIRECTIVE, without, joined))
+def _canonical(text: bytes) -> tuple[str, ...]:
+    """The canonical names in the includes of `text`."""
+    return tuple(include.name for include in find_includes(text).named if include.is_quoted)
 
 
-def _canonical(text: bytes) -> list[str]:
-    """List the canonical names in the include directives of `text`."""
-    if b"include" not in text:  # spares most small sources the pattern
-        return []
-    return [os.fsdecode(match["quoted"]) for match in re.finditer(_DIRECTIVE, text) if match["quoted"]]
+def _names_by_macros(
+    source: str, text: bytes, reached: Mapping[str, bytes], given: bytes
+) -> set[PossibleName]:
+    # Most headers are shared by units, and name none.
+    texts = {source: text, **reached}
+    return names_by_macros(texts, given) if any(find_includes(t).by_macro for t in texts.values()) else set()
 
 
-def _reach(
-    names: Sequence[str], read: Callable[[str], tuple[bytes, Sequence[str]] | None]
-) -> dict[str, bytes]:
-    """The texts of the headers `names` and all that they can reach, as `read` gives them with their names."""
+def _reach(names: Iterable[str], read: Callable[[str], _Header | None]) -> dict[str, bytes]:
+    """The texts of the headers `names` and all that they can reach, as `read` gives them."""
     reached: dict[str, bytes] = {}
     pending = list(names)
     while pending:
         name = pending.pop()
         if name not in reached and (content := read(name)):
-            reached[name], more = content
-            pending += more
+            reached[name] = content.text
+            pending += content.names
     return dict(sorted(reached.items()))
 
 
@@ -105,24 +109,35 @@ class Headers:
     def __init__(self, root: str | Path, include_dirs: Sequence[str | Path]) -> None:
         self._root = f"{root}{os.sep}"
         self._include_dirs = tuple(map(str, include_dirs))
-        self._texts: dict[str, tuple[bytes, tuple[str, ...]]] = {}
-        self._names: dict[tuple[str, str], str | None] = {}
+        self._headers: dict[str, _Header] = {}
+        self._places: dict[tuple[str, str], str | None] = {}
+        self._names: dict[str, str] = {}
         self._closures: dict[tuple[str, ...], dict[str, bytes]] = {}
 
     def gather(
-        self, source: str, pre_include: Iterable[str] = (), text: bytes | None = None
+        self,
+        source: str,
+        pre_include: Iterable[str] = (),
+        text: bytes | None = None,
+        definitions: bytes = b"",
     ) -> tuple[bytes, dict[str, bytes]]:
         """Read the source of that canonical name, or use its `text`; read all headers that it can reach.
 
-        Returns the source and the headers by canonical name, include directives rewritten. Raises
-        :class:`BuildError` for a file that cannot be read or is not text.
+        Returns the source and the headers by canonical name, include directives rewritten. `definitions` are
+        those of options. Raises :class:`BuildError` for a file that cannot be read or is not text.
         """
-        rewritten, direct = self._rewrite(source, text)
+        rewritten, direct = self._rewrite(source, text, is_source=True)
         before = filter(None, map(self._find_before, pre_include))
         names = (*direct, *before)
         if names not in self._closures:
-            self._closures[names] = _reach(names, self._text)
-        return rewritten, self._closures[names]
+            self._closures[names] = _reach(names, self._header)
+        reached = self._closures[names]
+        while possible := _names_by_macros(source, rewritten, reached, definitions):
+            found = {self._name(each) for each in possible} - reached.keys()
+            if not (more := sorted(filter(None, found))):
+                break
+            reached = dict(sorted({**reached, **_reach(more, self._header)}.items()))
+        return rewritten, reached
 
     def resolve(self, name: str) -> str:
         """Return the canonical name that a pre-include of `name` leads to.
@@ -135,7 +150,7 @@ class Headers:
     def _find_before(self, name: str) -> str | None:
         # Compilers look in their working directory too.
         found = self._find(name, (*self._include_dirs, self._root))
-        if found is None and (re.match(_OUTSIDE, os.fsencode(name)) or _is_file(self._root + name)):
+        if found is None and (OUTSIDE.match(name) or _is_file(self._root + name)):
             raise BuildError(
                 f"{name!r} is not a file of the project",
                 where=spell_setting("pre-include"),
@@ -143,28 +158,44 @@ class Headers:
             )
         return found
 
-    def _text(self, name: str) -> tuple[bytes, tuple[str, ...]]:
-        if name not in self._texts:
-            self._texts[name] = self._rewrite(name)
-        return self._texts[name]
+    def _header(self, name: str) -> _Header:
+        if name not in self._headers:
+            self._headers[name] = self._rewrite(name)
+        return self._headers[name]
 
-    def _rewrite(self, name: str, text: bytes | None = None) -> tuple[bytes, tuple[str, ...]]:
-        """Return the text of a file with canonical includes, and the names in them."""
+    def _name(self, possible: PossibleName) -> str | None:
+        """The header for a name that macros may make, if that leads to a file of the project."""
+        path = self._root + possible.includer
+        target = self._find(possible.name, self._directories(path, possible.is_quoted))
+        if target is None or not is_inner_path(possible.name):
+            return None
+        name = f"{NAMED}{possible.name}"
+        forwarding = _Header(b'#include "%b"\n' % os.fsencode(target), (target,))
+        at_root = possible.name != target and _is_file(self._root + possible.name)
+        if at_root or self._headers.setdefault(name, forwarding) != forwarding:
+            other = possible.name if at_root else self._headers[name].names[0]
+            raise BuildError(
+                f"{possible.name!r}, which a macro makes, may be {target} or {other}",
+                where=possible.includer,
+                remedy="write out the names in the #include directives",
+            )
+        return name
+
+    def _rewrite(self, name: str, text: bytes | None = None, *, is_source: bool = False) -> _Header:
+        """Read a file, and spell its includes canonically."""
         names: list[str] = []
         path = self._root + name
 
-        def replace(match: re.Match[bytes]) -> bytes:
-            spelled = match["quoted"] or match["angled"]
-            if spelled is None:
-                return match[0]
-            beside = (os.path.dirname(path),) if match["quoted"] else ()
-            target = self._find(os.fsdecode(spelled), beside + self._include_dirs)
+        def spell(include: Include) -> tuple[str, str] | None:
+            target = self._find(include.name, self._searched(path, include, is_source=is_source))
+            word = include.word.removesuffix("_next")
             if target is None:
-                return match["head"] + b"<" + spelled + b">"
+                is_root = _is_file(self._root + include.name)
+                return (word, f"<./{include.name}>" if is_root else f"<{include.name}>")
             if not is_plain(target):
                 raise BuildError(f"{target!r} {NOT_PLAIN}", where=name, remedy="rename it")
             names.append(target)
-            return match["head"] + b'"' + os.fsencode(target) + b'"'
+            return word, f'"{target}"'
 
         try:
             if text is None:
@@ -180,24 +211,58 @@ class Headers:
                 where=name,
                 remedy="save it as UTF-8",
             )
-        text = text.removeprefix(_BYTE_ORDER_MARK)
-        return re.sub(_DIRECTIVE, replace, text) if b"include" in text else text, tuple(names)
+        return _Header(rewrite_includes(text.removeprefix(_BYTE_ORDER_MARK), spell), tuple(names))
+
+    def _searched(self, path: str, include: Include, *, is_source: bool = False) -> tuple[str, ...]:
+        """The directories in which the file at `path` looks an include up."""
+        if is_source or not include.word.endswith("_next"):
+            return self._directories(path, include.is_quoted)
+        # From the directory on behind that in which the file itself was found.
+        holding = [d for d in self._include_dirs if path.startswith(d + os.sep)]
+        own = [d for d in holding if os.path.join(d, include.name) == path] or holding
+        return self._include_dirs[self._include_dirs.index(own[0]) + 1 :] if own else self._include_dirs
+
+    def _directories(self, path: str, is_quoted: bool) -> tuple[str, ...]:
+        return (*((os.path.dirname(path),) if is_quoted else ()), *self._include_dirs)
 
     def _find(self, name: str, directories: Iterable[str]) -> str | None:
         """Find the first file of the project that `name` leads to, and return its canonical name."""
         return next(filter(None, (self._find_in(directory, name) for directory in directories)), None)
 
     def _find_in(self, directory: str, name: str) -> str | None:
-        if (directory, name) not in self._names:
-            path = os.path.realpath(os.path.join(directory, name))
-            inside = _is_file(path) and path.startswith(self._root)
-            canonical = path.removeprefix(self._root).replace(os.sep, "/")
-            self._names[directory, name] = canonical if inside else None
-        return self._names[directory, name]
+        if (directory, name) not in self._places:
+            path = os.path.join(directory, name)
+            real = os.path.realpath(path)
+            inside = real.startswith(self._root) and _is_file(path)
+            self._places[directory, name] = self._canonical(path, real) if inside else None
+        return self._places[directory, name]
+
+    def _canonical(self, path: str, real: str) -> str:
+        """The canonical name of the file at `path`: that of a link's target, unless its includes differ.
+
+        Compilers look up quoted names beside the link.
+        """
+        path = os.path.normpath(path)
+        target, link = (each.removeprefix(self._root).replace(os.sep, "/") for each in (real, path))
+        if real == path or not path.startswith(self._root) or os.path.realpath(path) != real:
+            return target
+        if link not in self._names:
+            self._names[link] = target  # for files that include each other
+            includes = find_includes(_bytes_of(real)).named
+            places = [[self._find(i.name, self._searched(p, i)) for i in includes] for p in (real, path)]
+            self._names[link] = target if places[0] == places[1] else link
+        return self._names[link]
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return read_file(path).removeprefix(_BYTE_ORDER_MARK)
+    except OSError:
+        return b""  # reading the header reports it
 
 
 def _is_file(path: str) -> bool:
-    """Whether there is a file. Raises :class:`BuildError` for a pipe or device, on which compilers wait."""
+    """True if there is a file. Raises :class:`BuildError` for a pipe or device, on which compilers wait."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

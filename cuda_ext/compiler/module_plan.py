@@ -14,9 +14,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
-from cuda_ext.compiler.signatures.doc_comments import may_have_doc_comments
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -25,6 +23,9 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
+from cuda_ext.text.declarations import find_doc_comments, kernel_names
+from cuda_ext.text.doc_comments import may_have_doc_comments
+from cuda_ext.text.macros import definitions_in
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
@@ -203,8 +204,6 @@ def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
     texts = dict.fromkeys(text for unit in units for text in (*unit.headers.values(), unit.source))
     if not (texts := {text: None for text in texts if may_have_doc_comments(text)}):
         return {}
-    from cuda_ext.compiler.signatures.declarations import find_doc_comments  # unchanged builds need none
-
     return find_doc_comments(texts)
 
 
@@ -327,13 +326,10 @@ def _check_same(
     )
 
 
-_MACRO = rb"(?m)^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)((?:\\\n|.)*)"
-
-
 def _depends(headers: Sequence[bytes], one: Sequence[bytes], other: Sequence[bytes]) -> bool:
-    """Whether `headers` contain a macro that the texts `one` define in another way than `other`."""
-    macros = [{macro for text in texts for macro in re.findall(_MACRO, text)} for texts in (one, other)]
-    different = {name for name, _ in macros[0] ^ macros[1]}
+    """True if `headers` contain a macro that the texts `one` define in another way than `other`."""
+    macros = [{macro for text in texts for macro in definitions_in(text)} for texts in (one, other)]
+    different = {name.encode() for name, *_ in macros[0] ^ macros[1]}
     return any(not different.isdisjoint(re.findall(rb"\w+", header)) for header in headers)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Options, Source
+from cuda_ext.text.includes import find_includes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,10 @@ FRONT_ENDS = ("tile", "cutile", "triton")
 PYTHON = ("cutile", "triton")
 # The instantiations of one module: compilers take seconds for a hundred.
 MOST_INSTANTIATIONS = 20_000
+
+
+# The directory of headers whose names macros make. Compilers find them by the rest of their paths.
+NAMED = "cuda_ext_named/"
 
 
 class TranslationUnit:
@@ -69,17 +73,22 @@ class TranslationUnit:
         return sha256(b"".join(parts)).hex()
 
     @property
+    def header_files(self) -> set[str]:
+        """The names of its headers, without those whose names macros make, which are no files."""
+        return {name for name in self.headers if not name.startswith(NAMED)}
+
+    @property
     def may_include(self) -> bool:
-        """Whether the source may include a header, be it the project's or not."""
+        """True if the source may include a header, be it the project's or not."""
         return b"include" in self.source or bool(self.options.pre_include or self.options.raw)
 
     @property
     def needs_toolkit(self) -> bool:
-        """Whether it may include a header that is not the project's; those of the project are in quotes."""
+        """True if it may include a header that is not the project's; those of the project are in quotes."""
         if self.options.pre_include or self.options.raw:
             return True
-        texts = (self.source, *self.headers.values())
-        return any(re.search(rb'include(?![ \t]*")', text) for text in texts)
+        found = map(find_includes, (self.source, *self.headers.values()))
+        return any(each.by_macro or not all(name.is_quoted for name in each.named) for each in found)
 
     @property
     def described(self) -> Source:

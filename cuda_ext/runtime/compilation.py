@@ -14,7 +14,7 @@ from cuda_ext.compiler.compile_options import (
     option_with_path,
     setting_of,
 )
-from cuda_ext.compiler.headers import Headers, names_its_includes
+from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.fields import InnerPath
@@ -35,6 +35,7 @@ from cuda_ext.runtime.text_arguments import (
     read_text,
     read_texts,
 )
+from cuda_ext.text.includes import definitions_of, names_its_includes
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         raise BuildError(
             "is empty", where="architectures", remedy='name at least one, such as "sm_90" or "all-major"'
         )
-    file, text, included = _gather(source, f"{name}.cu", include_dirs)
     texts = read_mapping("headers", headers or {})
     given = {header: read_source(f"headers[{quote(header)}]", content) for header, content in texts.items()}
     macros = read_mapping("define", define or {})
@@ -115,6 +115,8 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     )
     _check_options(unit_options.raw)
     expressions = read_texts("instantiate", instantiate)
+    given_macros = definitions_of(unit_options.define, unit_options.raw)
+    file, text, included = _gather(source, f"{name}.cu", include_dirs, given_macros)
     unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, expressions)
     if any(b"__tile_global__" in each for each in (text, *unit.headers.values())):
         unit = _with_tiles(unit, compiler)
@@ -285,7 +287,10 @@ def _find(key: str) -> _Compiled | None:
 
 
 def _gather(
-    source: str | os.PathLike[str], name: str, include_dirs: Sequence[str | os.PathLike[str]]
+    source: str | os.PathLike[str],
+    name: str,
+    include_dirs: Sequence[str | os.PathLike[str]],
+    definitions: bytes,
 ) -> tuple[str, bytes, dict[str, bytes]]:
     """The name, text and headers of `source`. Names are relative to the common parent of all directories."""
     listed = read_items("include_dirs", include_dirs, "a list of directories")
@@ -313,7 +318,7 @@ def _gather(
             raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
     root = os.path.commonpath([os.path.dirname(path), *directories])
     file = os.path.relpath(path, root).replace(os.sep, "/")
-    return file, *Headers(root, directories).gather(file, text=text)
+    return file, *Headers(root, directories).gather(file, text=text, definitions=definitions)
 
 
 def _current_directory() -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.errors import KernelNotFoundError, did_you_mean
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.loaded_library import Library
+from cuda_ext.text.brackets import split_arguments
 
 
 def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:

@@ -29,7 +29,7 @@ from cuda_ext.compiler.signatures.probes import (
 )
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask, read_answers, rejected_lines
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
@@ -44,6 +44,7 @@ from cuda_ext.toolchain.programs.nvcc_probes import (
     with_instantiations,
     with_probes,
     without_probes,
+    write_files,
 )
 
 
@@ -274,16 +275,14 @@ class Nvcc:
     def _run_in(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
     ) -> process.Completed:
-        for name, content in {**unit.headers, unit.name: source}.items():
-            path = directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            os.utime(path, (0, 0))  # line information contains the time of modification
+        write_files(directory, {**unit.headers, unit.name: source})
         seed = sha256(unit.name.encode()).hex()[:16]
         command = [
             *self._command,
             *("-MD", "-MF", _READ),
-            "-I.",
+            # Headers of the project are in quotes, under their names below its root; all others are not.
+            "-Xcompiler=-iquote.",
+            *([f"-I{NAMED}"] if any(name.startswith(NAMED) for name in unit.headers) else []),
             # Names of internal linkage contain a hash of the source's full path, or, in a unit without any
             # other name, the process ID.
             f"-Xcicc=--orig_src_path_name,{seed}",

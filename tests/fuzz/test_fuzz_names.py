@@ -12,14 +12,14 @@ from types import ModuleType
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from cuda_ext.compiler.name_expressions import code_of, kernel_names, split_arguments
-from cuda_ext.compiler.signatures.declarations import find_declarations, find_doc_comments
 from cuda_ext.errors import KernelNotFoundError, escape_controls
 from cuda_ext.fields import is_inner_path
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
 from cuda_ext.runtime.module import module_from
+from cuda_ext.text.brackets import split_arguments
+from cuda_ext.text.declarations import find_declarations, find_doc_comments, kernel_names
 from tests.fuzz import strategies
 from tests.fuzz.strategies import damaged_bytes, expressions, name_expressions, texts
 
@@ -96,7 +96,6 @@ def test_parts_of_a_name_are_parts_of_it(text: str) -> None:
 @given(st.one_of(st.binary(max_size=30), expressions.map(str.encode)))
 def test_kernels_of_a_source_are_names(source: bytes) -> None:
     assert all(name.isidentifier() or name[0].isdigit() for name in kernel_names(source))
-    assert kernel_names(code_of(source)) <= kernel_names(source)
 
 
 @given(damaged_bytes(COMMENTED, _SIGNS))

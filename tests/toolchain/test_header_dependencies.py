@@ -56,7 +56,7 @@ def test_a_header_of_the_project_has_its_canonical_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["#if __has_include(<y.h>)", '# if __has_include("y.h")', "__has_include_next ( <y.h> )"]
+    "text", ["#if __has_include(<y.h>)", '# if __has_include("y.h")', "#elif __has_include_next ( <y.h> )"]
 )
 def test_headers_that_are_only_looked_up_count(tmp_path: Path, text: str) -> None:
     assert names([], source=text) == {"?y.h"}

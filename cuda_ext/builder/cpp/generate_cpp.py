@@ -24,11 +24,13 @@ from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
-from cuda_ext.compiler.name_expressions import choose_sources, kernel_names
+from cuda_ext.compiler.kernel_sources import choose_sources
+from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import key_of
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Manifest, Source, Unit
+from cuda_ext.text.declarations import kernel_names
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -183,6 +185,7 @@ def _headers(
         for name, text in text_names.items()
         if name not in compiled or name in before or name in given.files or is_included(name)
     }
+    headers = {name.removeprefix(NAMED): text for name, text in headers.items()} | headers
     # Aliases include the header, since #pragma once treats one text under two names as two headers.
     aliases = _aliases(headers, include_dirs).items()
     return headers | {alias: quoted(f'#include "{name}"\n') for alias, name in aliases}
@@ -241,14 +244,14 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
         why = "is not embedded, since NVRTC does not compile it, or not in the same way everywhere"
         return _Recipe(source, obstacle=f"{source.name} {why}")
     is_specific = any(Architecture.parse(image.architecture).suffix for image in unit.images)
-    headers = list(_reached(source, texts))
+    headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
     return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
 
 
 def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """Return the embedded headers that `source` can include."""
     others = {name: text for name, text in texts.items() if name != source.name}
-    return closure(texts[source.name], source.options.pre_include, others)
+    return closure(texts[source.name], source.options, others)
 
 
 def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[_Template]:
@@ -256,11 +259,11 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
     # The sources by title, each with its first unit, since a source with split instantiations has several.
     units = {unit.title: index for index, unit in reversed(list(enumerate(manifest.units)))}
     variables = {symbol.unit: symbol.name for symbol in reversed(manifest.symbols)}
-    texts_of: dict[str, list[tuple[str, set[str]]]] = {}
+    texts_of: dict[str, list[tuple[str, frozenset[str]]]] = {}
     for title, index in sorted(units.items()):
         source = manifest.units[index].sources[0]
         known = {source.name: texts[source.name], **_reached(source, texts)} if source.name in texts else {}
-        texts_of[title] = [(name, kernel_names(text)) for name, text in known.items()] or [("", set())]
+        texts_of[title] = [(name, kernel_names(text)) for name, text in known.items()] or [("", frozenset())]
 
     def can_compile(title: str) -> bool:
         index = units[title]

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
-from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
 from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_arguments
 from cuda_ext.formats.lowered_names.meanings import literal_value
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.text.brackets import split_arguments
 
 
 class Argument(NamedTuple):

@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.package.stub_namespaces import StubNamespace, gather_namespaces
-from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.errors import escape_controls
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
+from cuda_ext.text.brackets import split_arguments
 
 # The generated types are consistent. Checking that would take minutes with thousands of overloads.
 _PRAGMAS = ("# mypy: ignore-errors", "# pyright: basic")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from cuda_ext.builder.scheduler.timings import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
+from cuda_ext.text.includes import leading_headers
 
 # Precompiling takes as long as compiling two or three units. What takes less than these seconds is read anew.
 FEWEST, _SECONDS = 4, 0.4
-_COMMENT = rb"//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/"
-_LEADING = re.compile(rb"(?:\s|%s)*#[ \t]*include[ \t]*<([^>\n]+)>" % _COMMENT)
-_Names = tuple[bytes, ...]
+_Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,7 +32,7 @@ def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
     alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
     for job in jobs:
         options = job.unit.options
-        if not options.pre_include and (names := _leading_headers(job.unit.source)):
+        if not options.pre_include and (names := leading_headers(job.unit.source)):
             alike[repr(options), job.architectures][job] = names
     shared: dict[Job, SharedHeaders] = {}
     for leading in alike.values():
@@ -63,15 +61,5 @@ def _beginnings(names: _Names) -> Iterator[_Names]:
     return (names[:count] for count in range(len(names), (len(names) - 1) // 2, -1))
 
 
-def _leading_headers(source: bytes) -> _Names:
-    """The headers that `source` includes before anything else, as the tool chain's are included."""
-    names = []
-    position = 0
-    while match := _LEADING.match(source, position):
-        names.append(match[1])
-        position = match.end()
-    return tuple(names)
-
-
 def _source(names: _Names) -> bytes:
-    return b"".join(b"#include <%s>\n" % name for name in names)
+    return "".join(f"#include <{name}>\n" for name in names).encode(errors="surrogateescape")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.codec import encode, key_of
+from cuda_ext.text.includes import find_includes
 
 # Estimates without a measurement, in seconds, as NVRTC 13.5 takes on a core of a server: for any job, and for
 # each byte of a source with its instantiations, of the project's headers, and of what is linked.
@@ -20,15 +20,14 @@ _JOB, _BYTE, _HEADER_BYTE, _LINKED_BYTE = 0.02, 2e-5, 2e-6, 3e-6
 # The headers that take longest, by the beginning of their names, and any other. They include each other, so
 # that only the longest counts.
 _HEADERS = {
-    b"cutlass/": 3.0,
-    b"cute/": 3.0,
-    b"cub/": 0.6,
-    b"thrust/": 0.4,
-    b"cuda/": 0.4,
-    b"cooperative_": 0.4,
+    "cutlass/": 3.0,
+    "cute/": 3.0,
+    "cub/": 0.6,
+    "thrust/": 0.4,
+    "cuda/": 0.4,
+    "cooperative_": 0.4,
 }
 _HEADER = 0.05
-_INCLUDE = rb"(?m)^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>"
 
 
 class _Entry(NamedTuple):
@@ -76,9 +75,9 @@ def _estimate(unit: TranslationUnit) -> float:
 @lru_cache(maxsize=10_000)  # since units share their headers
 def header_seconds(text: bytes) -> float:
     """The seconds that the longest of the tool chain's headers takes which `text` includes."""
-    included = re.findall(_INCLUDE, text)
-    return max((_seconds(name) for name in included), default=0.0)
+    included = (each for each in find_includes(text).named if not (each.is_quoted or each.is_test))
+    return max((_seconds(each.name) for each in included), default=0.0)
 
 
-def _seconds(header: bytes) -> float:
+def _seconds(header: str) -> float:
     return next((seconds for start, seconds in _HEADERS.items() if header.startswith(start)), _HEADER)

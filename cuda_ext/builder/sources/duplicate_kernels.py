@@ -10,13 +10,11 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.compiler.module_plan import defined_twice
-from cuda_ext.compiler.name_expressions import kernel_names
-from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import base_name
-
-_DIRECTIVE = rb"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*"
+from cuda_ext.text.declarations import find_declarations, kernel_names
+from cuda_ext.text.lexer import read_text
 
 
 def check_duplicates(module: str, units: Sequence[TranslationUnit]) -> None:
@@ -39,7 +37,7 @@ def check_duplicates(module: str, units: Sequence[TranslationUnit]) -> None:
 def _definition(unit: TranslationUnit, name: str) -> str | None:
     """The qualified name of the only kernel `name` in `unit`; ``None`` where there may be others."""
     options = map(str.encode, (*unit.options.define, *unit.options.raw))
-    uncertain = [*unit.headers.values(), *options, *re.findall(_DIRECTIVE, unit.source)]
+    uncertain = [*unit.headers.values(), *options, read_text(unit.source).directives]
     if any(re.search(rb"\b%b\b" % name.encode(), part) for part in uncertain):
         return None
     found = [k for k in find_declarations([unit.source]).kernels if base_name(k.name) == name]

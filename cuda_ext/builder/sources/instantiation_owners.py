@@ -11,12 +11,11 @@ from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.python_kernels import check_instantiations
 from cuda_ext.compiler.front_ends.python_functions import find_functions
-from cuda_ext.compiler.name_expressions import kernel_names
-from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import ConfigError, closest_name, shorten
 from cuda_ext.formats.spelling import base_name, normalise, template_name
+from cuda_ext.text.declarations import find_declarations, kernel_names
 
 
 def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, list[str]]:

@@ -19,10 +19,11 @@ from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.tile_code import enable_tile
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import file_stems
-from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.manifest import Options
+from cuda_ext.text.includes import definitions_of
 
 
 class Sources:
@@ -60,7 +61,8 @@ class Sources:
         """Return the names of all sources, and of all headers of the project that they can include."""
         tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}
         units = self.units()
-        return {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys() | tables
+        names = {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys()
+        return {name for name in names if not name.startswith(NAMED)} | tables
 
     def settings(self, name: str) -> Settings:
         """Return the settings of a source; the same object for all sources with the same overrides."""
@@ -89,7 +91,8 @@ class Sources:
                 kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)
-        text, headers = self._headers.gather(name, settings.pre_include)
+        given = definitions_of(settings.define, settings.options)
+        text, headers = self._headers.gather(name, settings.pre_include, definitions=given)
         if settings not in self._options:
             self._options[settings] = Options(
                 std=settings.std,

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
-from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.errors import shorten
 from cuda_ext.formats.variant_conditions import parse
+from cuda_ext.text.brackets import split_arguments, take_parentheses
 
 
 class Axis(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
-from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.fields import FixedLaunch, HiddenParameter
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.text.brackets import split_arguments
 
 
 class KernelDescription(NamedTuple):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import enables_tile
-from cuda_ext.compiler.signatures.declarations import Declaration, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
+from cuda_ext.text.declarations import Declaration, find_declarations
 
 _SPECIFIER = b"__tile_global__"
 # The oldest C++ standard of CUDA's header for tiles.

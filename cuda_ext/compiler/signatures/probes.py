@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
+from cuda_ext.text.declarations import Declarations, find_declarations
 
 # Declares the probes. A source comes behind it, or before it.
 PROBES = """\

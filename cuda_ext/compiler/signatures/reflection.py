@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cuda_ext.compiler.jobs import Product
 from cuda_ext.compiler.products import CompiledImage, Signatures
-from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_parameters
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
@@ -21,6 +20,7 @@ from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind
+from cuda_ext.text.declarations import DeclaredParameter, find_parameters
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:

@@ -98,7 +98,7 @@ def _configure(
     units = [unit for library in plan.libraries for unit in library.units]
     sources = sorted({unit.name for unit in units})
     embedded = find_headers(config, project.root)
-    headers = {name for unit in units for name in unit.headers}.union(plan.headers, embedded)
+    headers = {name for unit in units for name in unit.header_files}.union(plan.headers, embedded)
     _check_names([*sources, *sorted(headers)], target)
     call = dataclasses.replace(call, files=(*sources, *embedded))
     replace_file(directory / "module.cmake", _variables(call, config, module, sources).encode())

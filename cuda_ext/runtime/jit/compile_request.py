@@ -39,7 +39,7 @@ def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit
     kind: SourceKind = "ptx" if source.name.endswith(".ptx") else "cu"
     others = {name: content for name, content in texts.items() if name != source.name}
     # The `headers` argument of cuda_ext.compile may have headers that no #include names.
-    for headers in (closure(text, source.options.pre_include, others) if kind == "cu" else {}, others):
+    for headers in (closure(text, source.options, others) if kind == "cu" else {}, others):
         unit = TranslationUnit(source.name, text, kind, headers, source.options, source.instantiate)
         if unit.sha256 == source.sha256:
             return unit

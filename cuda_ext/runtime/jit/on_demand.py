@@ -19,7 +19,7 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.manifest import Manifest, Source, Unit
+from cuda_ext.manifest import Manifest, Options, Source, Unit
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry
 from cuda_ext.runtime.jit.request import Request, join_requests
@@ -92,7 +92,7 @@ class OnDemand:
         if len(built) == 1 and self._can_compile(owners[min(built)]):
             return owners[min(built)]
         # Most modules do not need it: one source defines the kernel.
-        from cuda_ext.compiler.name_expressions import choose_sources
+        from cuda_ext.compiler.kernel_sources import choose_sources
 
         in_order = sorted(owners, key=lambda source: owners[source].unit)
         chosen = choose_sources(
@@ -229,16 +229,16 @@ class OnDemand:
         return texts
 
     @cache  # noqa: B019 - lives as long as the module
-    def _kernels_in(self, name: str) -> set[str]:
-        from cuda_ext.compiler.name_expressions import kernel_names
+    def _kernels_in(self, name: str) -> frozenset[str]:
+        from cuda_ext.text.declarations import kernel_names
 
         return kernel_names(self._texts.get(name, b""))
 
-    def _kernels_of(self, source: str) -> list[tuple[str, set[str]]]:
+    def _kernels_of(self, source: str) -> list[tuple[str, frozenset[str]]]:
         """List `source` and the headers that it includes, each with the kernels that it defines."""
         from cuda_ext.compiler.headers import closure
 
-        headers = closure(self._texts.get(source, b""), (), self._texts)
+        headers = closure(self._texts.get(source, b""), Options(), self._texts)
         return [(name, self._kernels_in(name)) for name in (source, *headers)]
 
 

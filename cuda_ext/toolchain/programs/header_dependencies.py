@@ -13,22 +13,16 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.filesystem.regular_file import read_file
+from cuda_ext.text.includes import definitions_of, find_includes, names_in_macros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-# Patterns, which the module re compiles when they are first used.
-_HAS_INCLUDE = rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]'
-_QUOTED = rb'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"'
-# A name that is a macro, and the values of macros.
-_BY_MACRO = rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]"
-_INCLUDED = rb'(?:#|%:)\s*(?:include|include_next|import)\b[^\n<"]*[<"]([^>"\n]+)[>"]'
 # As CCCL writes names of headers of its back ends.
-_BEGINS_WITH_MACRO = r"[A-Z_][A-Z0-9_]*(?=/)"
-_DEFINED = rb'(?m)^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]'
+_BEGINS_WITH_MACRO = re.compile(r"[A-Z_][A-Z0-9_]*(?=/)")
 
 
 def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:
@@ -39,7 +33,9 @@ def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequ
     names = set(_tested(unit.source))
     directories = tuple(os.path.normpath(d) + os.sep for d in search_path)
     for path in opened:
-        if path in unit.headers:
+        if path not in unit.headers and f"{NAMED}{path}" in unit.headers:
+            names.add(f"{NAMED}{path}")
+        elif path in unit.headers:
             names.add(path)
             names.update(_tested(unit.headers[path]))
         else:
@@ -54,10 +50,9 @@ def reachable_headers(unit: TranslationUnit, search_path: Sequence[Path]) -> set
     of one with further macros in it, only the last part is known.
     """
     tree = _HeaderTree([os.path.normpath(directory) for directory in search_path])
-    given = (*unit.options.define.values(), *unit.options.raw)
-    definitions = "\n".join(f"#define GIVEN {option.rpartition('=')[2]}" for option in given)
+    given = definitions_of(unit.options.define, unit.options.raw)
     pending = [found for name in unit.options.pre_include for found in tree.find(name)]
-    for text in (unit.source, *unit.headers.values(), os.fsencode(definitions)):
+    for text in (unit.source, *unit.headers.values(), given):
         pending += (found for name in _included(text) for found in tree.find(name))
     reached = set(unit.headers)
     while pending:
@@ -91,7 +86,7 @@ class _HeaderTree:
             return self._places[name]  # include_next
         if near and self._is_file(near):
             return [near, *found]
-        if beside and not found and (macro := re.match(_BEGINS_WITH_MACRO, name)):
+        if beside and not found and (macro := _BEGINS_WITH_MACRO.match(name)):
             ending = name.removeprefix(macro[0]).replace("/", os.sep)
             found = [path for path in self._library(beside) if path.endswith(ending)]
             self._found[name] = found
@@ -132,8 +127,8 @@ def _read_includes(path: str, *_state: int) -> frozenset[str]:
 
 
 def _included(content: bytes) -> frozenset[str]:
-    content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
-    return frozenset(map(os.fsdecode, [*re.findall(_INCLUDED, content), *re.findall(_DEFINED, content)]))
+    named = frozenset(include.name for include in find_includes(content).named)
+    return named | names_in_macros(content)
 
 
 @cache
@@ -145,7 +140,8 @@ def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
     except OSError:
         content = b""
     # Quoted names are looked up beside the header first, and then on the search path, where they were found.
-    beside = (f"{os.path.dirname(path)}/{os.fsdecode(name)}" for name in re.findall(_QUOTED, content))
+    named = (each for each in find_includes(content).named if each.is_quoted and not each.is_test)
+    beside = (f"{os.path.dirname(path)}/{each.name}" for each in named)
     tested = [f"?{_name(os.path.normpath(place), directories)}" for place in beside]
     name = _name(path, directories)
     if name == path:  # others of that name come first on the search path
@@ -165,10 +161,12 @@ def _name(path: str, directories: tuple[str, ...]) -> str:
 
 @cache
 def _tested(content: bytes) -> frozenset[str]:
-    names = re.findall(_HAS_INCLUDE, content)
-    if re.search(_BY_MACRO, content):
-        names += re.findall(_DEFINED, content)
-    return frozenset(f"?{os.fsdecode(name)}" for name in names)
+    """The names that `content` tests, or may include or test by macros."""
+    found = find_includes(content)
+    names = {include.name for include in found.named if include.is_test}
+    if found.tests_macros or found.by_macro:
+        names |= names_in_macros(content)
+    return frozenset(f"?{name}" for name in names)
 
 
 def make_dependencies(rule: str) -> list[str]:

@@ -32,7 +32,7 @@ def host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> l
     """Options for the host compiler, which preprocesses."""
     options = [
         *definitions(unit.options),
-        # Headers are found below "-I.", and must have the names that the project gives them.
+        # Headers are found below ".", and must have the names that the project gives them.
         "-fmacro-prefix-map=./=",
         # After the headers of nvcc's own toolkit: they must be of its version.
         *(f"-idirafter{directory}" for directory in header_directories),

@@ -1,14 +1,19 @@
-"""Sources for nvcc with instantiations and probes, whose lowered names its PTX has."""
+"""Files for nvcc: sources with instantiations and probes, whose lowered names its PTX has, and headers."""
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from cuda_ext.compiler.signatures.probes import PROBES
 from cuda_ext.compiler.signatures.spellings import Questions, append_questions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
+from cuda_ext.text.includes import Include, rewrite_includes
 
 FIRST_LINE = 2  # of a name expression in the file __nv_name_map, behind a declaration
 _TABLE, _LOWERED = "cuda_ext_name_map", "_Z17cuda_ext_name_mapILi0EEvPVPv"
@@ -57,3 +62,28 @@ def without_probes(text: bytes) -> bytes:
     """The PTX without the table of names and probes, and the file of its line numbers."""
     text = ptx.without_functions(text, rf"{_LOWERED}|{_LOWERED_PROBES}".encode())
     return re.sub(rb'(?m)^[ \t]*\.file[ \t]+\d+ "[^"\n]*/__nv_name_map".*\n', b"", text)
+
+
+def write_files(directory: Path, texts: Mapping[str, bytes]) -> None:
+    """Write the `texts` of a unit by canonical name, so that a host compiler reads each where it is named."""
+    copies: Counter[bytes] = Counter()
+    for name, content in sorted(texts.items()):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_apart(name, content, texts))
+        # Line information contains the time of modification. Host compilers take files with the same time
+        # and text for one, which ``#pragma once`` reads once.
+        os.utime(path, (copies[content], copies[content]))
+        copies[content] += 1
+
+
+def _apart(name: str, content: bytes, texts: Mapping[str, bytes]) -> bytes:
+    """The text of a file so that no include leads to another file below its own directory."""
+    above = posixpath.dirname(name)
+
+    def spell(include: Include) -> tuple[str, str] | None:
+        if include.is_quoted and f"{above}/{include.name}" in texts and include.name in texts:
+            return include.word, f'"{posixpath.relpath(include.name, above)}"'
+        return None
+
+    return rewrite_includes(content, spell) if above else content

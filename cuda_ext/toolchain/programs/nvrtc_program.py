@@ -19,7 +19,7 @@ from cuda_ext.compiler.signatures.spellings import (
     read_answers,
     rejected_lines,
 )
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.fields import ImageKind
 from cuda_ext.toolchain.cuda_libraries import open_library
@@ -97,7 +97,9 @@ class NvrtcProgram:
         self._questions = questions
         asked = enumerate(questions.types.items(), len(subjects))
         self._asked = {probe_type(type_, index): name for index, (name, type_) in asked}
-        headers = {**unit.headers, _PROBES: PROBES.encode()}
+        # A header of the project keeps its name, which macros do not make then.
+        named = {name.removeprefix(NAMED): text for name, text in unit.headers.items()}
+        headers = {**named, **unit.headers, _PROBES: PROBES.encode()}
         names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
         source, name = append_questions(unit.source, questions), unit.name.encode()
         handle = ctypes.byref(self._handle)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from cuda_ext.compiler.name_expressions import code_of
-from cuda_ext.compiler.signatures.declarations import find_declarations
-from cuda_ext.compiler.signatures.declared_types import find_types
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import closest_name
 from cuda_ext.formats.spelling import base_name, normalise, template_name
+from cuda_ext.text.declarations import find_declarations
+from cuda_ext.text.declared_types import find_types
 from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
 _BAD_EXPRESSION = r'Input name expression was: "\s*(.*?)\s*"'
@@ -97,16 +96,12 @@ def _closest_kernel(expression: str, kernels: Iterable[str]) -> str:
     return closest_name(name, by_plain[close], 0) + expression[len(name) :] if close else ""
 
 
-def _template_head(kernel: str, texts: Iterable[bytes]) -> str:
-    """Return the head of the template `kernel`, a plain name, if one of `texts` declares it.
+def _template_head(kernel: str, texts: Sequence[bytes]) -> str:
+    """The head of the template `kernel`, a plain name, if one of `texts` declares it.
 
     >>> _template_head("k", [b"template <class T,  int N> __global__ void k(T) {}"])
     'template <class T, int N>'
     """
-    pattern = (
-        rb"template\s*<((?:[^<>;{}]|<[^<>;{}]*>)*)>[^;{}<>]*__global__[^;{}]*?\b"
-        + kernel.encode()
-        + rb"\s*\("
-    )
-    found = (re.search(pattern, code_of(text)) for text in texts)
-    return next((f"template <{' '.join(m[1].decode().split())}>" for m in found if m), "")
+    declared = find_declarations(texts).kernels
+    heads = (k.template for k in declared if "<" in k.template and base_name(k.name) == kernel)
+    return next(heads, "")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from cuda_ext.compiler.compile_options import include_directories
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.fields import is_inner_path
+from cuda_ext.text.includes import find_includes
 
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
 _MISSING_HEADER = (
@@ -20,7 +21,6 @@ _MISSING_HEADER = (
     r"|'(?P<name3>[^']+)' file not found).*\n?)"
     r"(?P<excerpt>(?: *\d+ \| .*\n *\| [ ^~]*\n?|  .*\n *\^ *\n*)?)"
 )
-_BY_MACRO = r"#\s*include\s+\w"
 
 _MOST_HEADERS = 8  # of those that one error names
 
@@ -75,17 +75,15 @@ def explain_missing_headers(
         through = f" (which {includer} includes)" if includer else ""
         if match[0] not in log:
             log = f"{log.rstrip()}\n{match[0]}"
-        if re.search(_BY_MACRO, match["excerpt"]):
-            note = f'an #include whose name is a macro is not followed; write out #include "{name}"'
-        else:
-            log = log.replace(match[0], match["error"])
-            note = _about_nvrtc(place, name, nvrtc_headers()) if nvrtc_headers else ""
+        log = log.replace(match[0], match["error"])
+        note = _about_nvrtc(place, name, nvrtc_headers()) if nvrtc_headers else ""
         notes.append(f"{place}{through}: {note or _about(name, by_nvrtc=nvrtc_headers is not None)}")
     return log, notes
 
 
 def _missing_name(match: re.Match[str]) -> str:
-    return match["name"] or match["name2"] or match["name3"]
+    name: str = match["name"] or match["name2"] or match["name3"]
+    return name.removeprefix("./")
 
 
 def _collect(
@@ -95,9 +93,9 @@ def _collect(
     logs, stubs = [log], dict[str, bytes]()
     while len(stubs) < _MOST_HEADERS and (match := re.search(_MISSING_HEADER, logs[-1])):
         name = _missing_name(match)
-        if name in stubs or name in unit.headers or not is_inner_path(name):
+        if f"{NAMED}{name}" in stubs or name in unit.headers or not is_inner_path(name):
             break
-        stubs[name] = b""
+        stubs[f"{NAMED}{name}"] = b""
         logs.append(compile_again(unit.replace(headers={**unit.headers, **stubs}, instantiate=())))
     return logs
 
@@ -116,12 +114,11 @@ def _includer(place: str, unit: TranslationUnit, directories: Sequence[Path]) ->
     return ""
 
 
-def _includes(text: bytes) -> list[tuple[int, str]]:
-    """The lines of `text` that include a header, with its name."""
-    return [
-        (text.count(b"\n", 0, match.start()) + 1, match[1].decode(errors="replace"))
-        for match in re.finditer(rb'(?m)^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', text)
-    ]
+def _includes(content: bytes) -> list[tuple[int, str]]:
+    """The lines of `content` that include a header, with its name."""
+    text = content.decode(errors="surrogateescape")
+    named = (include for include in find_includes(content).named if not include.is_test)
+    return [(text.count("\n", 0, each.start) + 1, each.name) for each in named]
 
 
 def _leads(name: str, file: str, search: Sequence[str], without: set[str]) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from cuda_ext.compiler.signatures.declarations import MARKS, declarators
-from cuda_ext.compiler.signatures.macros import C_LINKAGE, WORD, plain_text
+from cuda_ext.text.declarations import MARKS, declarators
+from cuda_ext.text.lexer import C_LINKAGE, read_text
+from cuda_ext.text.macros import WORD
 
 _TYPE = (
     r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
@@ -37,7 +38,7 @@ def find_types(texts: Iterable[bytes]) -> dict[str, DeclaredType]:
 
 @lru_cache(maxsize=1000)
 def _find_types(content: bytes) -> tuple[tuple[str, DeclaredType], ...]:
-    text = plain_text(content)
+    text = read_text(content).plain
     found = []
     for scope, head, mark, _ in declarators(text, _TYPE_MARKS):
         if scope is None:

@@ -12,19 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from cuda_ext.compiler.name_expressions import split_arguments
-from cuda_ext.compiler.signatures.doc_comments import may_have_doc_comments, read_doc_comment
-from cuda_ext.compiler.signatures.macros import (
-    C_LINKAGE,
-    SPECIFIERS,
-    WORD,
-    Macro,
-    closing_bracket,
-    declaring_macros,
-    expand_macros,
-    find_macros,
-    plain_text,
-)
+from cuda_ext.text.brackets import closing_bracket, split_arguments
+from cuda_ext.text.doc_comments import may_have_doc_comments, read_doc_comment
+from cuda_ext.text.lexer import C_LINKAGE, read_text
+from cuda_ext.text.macros import SPECIFIERS, WORD, Macro, declaring_macros, expand_macros, find_macros
 
 
 class DeclaredParameter(NamedTuple):
@@ -70,8 +61,8 @@ class Declarations(NamedTuple):
 
 # What opens and closes scopes, and a declaration that is sought.
 MARKS = (
-    rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{"
-    rf"|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
+    r"(?m)^[ \t\f\v]*(?:#|%%:)[ \t\f\v]*(?P<directive>\w+)(?P<rest>.*)$"
+    rf"|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
 _SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
 _GUARD = re.compile(
@@ -84,6 +75,7 @@ _MACRO_VARIABLE = re.compile(
 )
 # A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
 _EXTERN = re.compile(rf"\b(?:extern|{C_LINKAGE})\b[^={{]*$")
+_KERNEL_MARKS = re.compile(r"(?m)^[ \t\f\v]*(?:#|%:).*$|\b(?P<kernel>__(?:tile_)?global__)")
 _KERNELS = ("__global__", "__tile_global__")
 # A word in place of a comment, with its number.
 _COMMENT = "cuda_ext_comment_"
@@ -135,7 +127,7 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
 @lru_cache(maxsize=1000)
 def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...]) -> Declarations:
     """Cached, since units share their headers."""
-    text = expand_macros(plain_text(content), declaring)
+    text = expand_macros(read_text(content).plain, declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
     unclear = list(_MACRO_VARIABLE.finditer(content))
@@ -207,7 +199,7 @@ def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
             comments.append(documentation)
             return f" {_COMMENT}{len(comments) - 1} "
 
-        text = plain_text(content, mark)
+        text = read_text(content).reading.plain(spell_comment=mark)
         code = re.sub(rf"\b{_COMMENT}\d+\b", lambda word: " " * len(word[0]), text)
         for scope, head, space, _ in declarators(code, _SPECIFIER_MARKS):
             lines = _last_comment(text[head : space.start()], comments)
@@ -278,6 +270,22 @@ def declarators(
             elif mark[0] == "}" and scopes:
                 scopes.pop()
             head = mark.end()
+
+
+def kernel_names(content: bytes) -> frozenset[str]:
+    """The names, without namespaces, of the kernels that `content` declares, except those of its macros.
+
+    >>> sorted(kernel_names(b"__global__ void __launch_bounds__(32, (N ? 2 : 4)) k(int* x) {}"))
+    ['k']
+    """
+    return _kernel_names(content) if b"global__" in content else frozenset()
+
+
+@lru_cache(maxsize=1000)
+def _kernel_names(content: bytes) -> frozenset[str]:
+    text = read_text(content).plain
+    ends = (mark.end() for mark in _KERNEL_MARKS.finditer(text) if mark["kernel"])
+    return frozenset(found[0] for end in ends if (found := _kernel(text, end, ())))
 
 
 def _kernel(
@@ -373,7 +381,7 @@ def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParamete
     """The parameters of the function `name`, whose definition a macro of another header marks as a kernel."""
     for content in texts:
         if name.encode() in content:
-            text = plain_text(content)
+            text = read_text(content).plain
             for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
                 end = closing_bracket(text, match.end())
                 if re.match(r"\)\s*\{", text[end:]):
