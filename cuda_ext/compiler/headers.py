@@ -53,51 +53,69 @@ NOT_PLAIN = "has a control character, a backslash, or bytes that are not UTF-8"
 
 
 class _Header(NamedTuple):
-    """The text of a file with canonical includes, and the names in them."""
+    """The text of a file with canonical includes, and the names in them; macros ``may_name_more``."""
 
     text: bytes
     names: tuple[str, ...]
+    may_name_more: bool = False
 
 
 def closure(text: bytes, options: Options, texts: Mapping[str, bytes]) -> dict[str, bytes]:
     """Select the headers that `text` can reach from `texts`, which :meth:`Headers.gather` returned."""
 
     def read(name: str) -> _Header | None:
-        return _Header(texts[name], _canonical(texts[name])) if name in texts else None
+        return _canonical(texts[name]) if name in texts else None
 
-    reached = _reach([*_canonical(text), *options.pre_include], read)
+    source = _canonical(text)
+    found = _reach((*source.names, *options.pre_include), read)
     given = definitions_of(options.define, options.raw)
-    while possible := _names_by_macros("", text, reached, given):
-        named = {f"{NAMED}{each.name}" for each in possible}
-        if not (more := sorted(named & texts.keys() - reached.keys())):
-            break
-        reached |= _reach(more, read)
-    return dict(sorted(reached.items()))
+    return _with_named("", source, found, given, read, lambda possible: f"{NAMED}{possible.name}")
 
 
-def _canonical(text: bytes) -> tuple[str, ...]:
-    """The canonical names in the includes of `text`."""
-    return tuple(include.name for include in find_includes(text).named if include.is_quoted)
+def _canonical(text: bytes) -> _Header:
+    found = find_includes(text)
+    names = tuple(include.name for include in found.named if include.is_quoted)
+    return _Header(text, names, found.may_name_more)
 
 
-def _names_by_macros(
-    source: str, text: bytes, reached: Mapping[str, bytes], given: bytes
-) -> set[PossibleName]:
-    # Most headers are shared by units, and name none.
-    texts = {source: text, **reached}
-    return names_by_macros(texts, given) if any(find_includes(t).by_macro for t in texts.values()) else set()
+class _Reached(NamedTuple):
+    """Headers by name, and whether macros of one may name more."""
+
+    texts: dict[str, bytes]
+    may_name_more: bool
 
 
-def _reach(names: Iterable[str], read: Callable[[str], _Header | None]) -> dict[str, bytes]:
-    """The texts of the headers `names` and all that they can reach, as `read` gives them."""
+def _reach(names: Iterable[str], read: Callable[[str], _Header | None]) -> _Reached:
+    """The headers `names` and all that they can reach, as `read` gives them."""
     reached: dict[str, bytes] = {}
+    may_name_more = False
     pending = list(names)
     while pending:
         name = pending.pop()
         if name not in reached and (content := read(name)):
             reached[name] = content.text
             pending += content.names
-    return dict(sorted(reached.items()))
+            may_name_more |= content.may_name_more
+    return _Reached(dict(sorted(reached.items())), may_name_more)
+
+
+def _with_named(
+    source: str,
+    text: _Header,
+    found: _Reached,
+    definitions: bytes,
+    read: Callable[[str], _Header | None],
+    find: Callable[[PossibleName], str | None],
+) -> dict[str, bytes]:
+    """The headers `found`, and those that macros may name, where `find` gives the name of one."""
+    texts, may_name_more = found
+    while may_name_more or text.may_name_more:
+        possible = names_by_macros({source: text.text, **texts}, definitions)
+        more = _reach(sorted({*filter(None, map(find, possible))} - texts.keys()), read)
+        if not more.texts:
+            break
+        texts = dict(sorted({**texts, **more.texts}.items()))
+    return texts
 
 
 class Headers:
@@ -112,7 +130,7 @@ class Headers:
         self._headers: dict[str, _Header] = {}
         self._places: dict[tuple[str, str], str | None] = {}
         self._names: dict[str, str] = {}
-        self._closures: dict[tuple[str, ...], dict[str, bytes]] = {}
+        self._closures: dict[tuple[str, ...], _Reached] = {}
 
     def gather(
         self,
@@ -126,18 +144,12 @@ class Headers:
         Returns the source and the headers by canonical name, include directives rewritten. `definitions` are
         those of options. Raises :class:`BuildError` for a file that cannot be read or is not text.
         """
-        rewritten, direct = self._rewrite(source, text, is_source=True)
-        before = filter(None, map(self._find_before, pre_include))
-        names = (*direct, *before)
+        own = self._rewrite(source, text, is_source=True)
+        names = (*own.names, *filter(None, map(self._find_before, pre_include)))
         if names not in self._closures:
             self._closures[names] = _reach(names, self._header)
-        reached = self._closures[names]
-        while possible := _names_by_macros(source, rewritten, reached, definitions):
-            found = {self._name(each) for each in possible} - reached.keys()
-            if not (more := sorted(filter(None, found))):
-                break
-            reached = dict(sorted({**reached, **_reach(more, self._header)}.items()))
-        return rewritten, reached
+        found = self._closures[names]
+        return own.text, _with_named(source, own, found, definitions, self._header, self._name)
 
     def resolve(self, name: str) -> str:
         """Return the canonical name that a pre-include of `name` leads to.
@@ -211,7 +223,8 @@ class Headers:
                 where=name,
                 remedy="save it as UTF-8",
             )
-        return _Header(rewrite_includes(text.removeprefix(_BYTE_ORDER_MARK), spell), tuple(names))
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        return _Header(rewrite_includes(text, spell), tuple(names), find_includes(text).may_name_more)
 
     def _searched(self, path: str, include: Include, *, is_source: bool = False) -> tuple[str, ...]:
         """The directories in which the file at `path` looks an include up."""

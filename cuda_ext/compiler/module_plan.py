@@ -23,8 +23,8 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
-from cuda_ext.text.declarations import find_doc_comments, kernel_names
-from cuda_ext.text.doc_comments import may_have_doc_comments
+from cuda_ext.text.declarations import kernel_names
+from cuda_ext.text.doc_comments import find_doc_comments, may_have_doc_comments
 from cuda_ext.text.macros import definitions_in
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]

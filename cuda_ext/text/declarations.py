@@ -8,12 +8,11 @@ the device are expanded; conditions are not evaluated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext.text.brackets import closing_bracket, split_arguments
-from cuda_ext.text.doc_comments import may_have_doc_comments, read_doc_comment
 from cuda_ext.text.lexer import C_LINKAGE, read_text
 from cuda_ext.text.macros import SPECIFIERS, WORD, Macro, declaring_macros, expand_macros, find_macros
 
@@ -64,7 +63,7 @@ MARKS = (
     r"(?m)^[ \t\f\v]*(?:#|%%:)[ \t\f\v]*(?P<directive>\w+)(?P<rest>.*)$"
     rf"|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
-_SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
+SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
 _GUARD = re.compile(
     r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
 )
@@ -76,9 +75,7 @@ _MACRO_VARIABLE = re.compile(
 # A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
 _EXTERN = re.compile(rf"\b(?:extern|{C_LINKAGE})\b[^={{]*$")
 _KERNEL_MARKS = re.compile(r"(?m)^[ \t\f\v]*(?:#|%:).*$|\b(?P<kernel>__(?:tile_)?global__)")
-_KERNELS = ("__global__", "__tile_global__")
-# A word in place of a comment, with its number.
-_COMMENT = "cuda_ext_comment_"
+KERNELS = ("__global__", "__tile_global__")
 # Words before a parenthesis that are not the name of a function.
 _NOT_NAMES = frozenset(
     [
@@ -86,7 +83,7 @@ _NOT_NAMES = frozenset(
         *("if", "while", "for", "return"),
     ]
 )
-_CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
+_CALL = re.compile(r"\b([^\W\d]\w*)\s*(<[^;{}()]*>)?\s*\(|[;{}]")
 _TEMPLATE = re.compile(r"\s*template\s*<")
 _TEMPLATE_HEAD = re.compile(r"\btemplate\b(?:\s*<(?:[^<>;{}]|<[^<>;{}]*>)*>)?")
 _QUALIFIED_TEMPLATE = re.compile(r"((?:\b[^\W\d]\w*\s*::\s*)*\b[^\W\d]\w*)\s*<")
@@ -112,16 +109,21 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
     """Find what `texts`, a source and the headers of its project, declare at the scope of namespaces."""
     macros = tuple(macro for text in texts for macro in find_macros(text))
     declaring = declaring_macros(macros)
-    marks = re.compile("|".join([SPECIFIERS, *(macro.name for macro in declaring)]).encode())
-    found = [
-        _find(text, macros, declaring) for text in texts if marks.search(text) or _MACRO_VARIABLE.search(text)
-    ]
+    names = tuple(macro.name for macro in declaring)
+    found = [_find(text, macros, declaring) for text in texts if _may_declare(text, names)]
     return Declarations(
         tuple(k for f in found for k in f.kernels),
         tuple(v for f in found for v in f.variables),
         tuple(dict.fromkeys(word for f in found for word in f.doubtful)),
         any(f.has_extern for f in found),
     )
+
+
+@lru_cache(maxsize=10_000)
+def _may_declare(content: bytes, macros: tuple[str, ...]) -> bool:
+    """True if `content` may declare something, be it by one of the `macros`."""
+    is_marked = re.search("|".join([SPECIFIERS, *macros]).encode(), content)
+    return is_marked is not None or _MACRO_VARIABLE.search(content) is not None
 
 
 @lru_cache(maxsize=1000)
@@ -134,8 +136,8 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
     doubtful = [name for match in unclear for name in _names(match["rest"].decode())]
     has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
     read: tuple[int, bool] | None = None
-    for scope, head, space, is_conditional in declarators(text, _SPECIFIER_MARKS):
-        is_kernel = space[0] in _KERNELS
+    for scope, head, space, is_conditional in declarators(text, SPECIFIER_MARKS):
+        is_kernel = space[0] in KERNELS
         if read == (read := (head, is_kernel)):
             continue  # a further specifier of the same declaration
         namespaces = [part for part in scope or () if part not in ("", C_LINKAGE)]
@@ -143,7 +145,7 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
         is_plain = not (is_conditional or template)
         is_tile = space[0].startswith("__tile_")
         if is_kernel:
-            if scope is not None and (found := _kernel(text, space.end(), macros)):
+            if scope is not None and (found := read_kernel(text, space.end(), macros)):
                 name, parameters, is_definition = found
                 name = "::".join([*namespaces, name])
                 spelled = " ".join(template[0].split()) if template else ""
@@ -180,50 +182,6 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
                         Declaration(qualified, (), is_plain, is_managed=is_managed, is_tile=is_tile)
                     )
     return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful), has_extern)
-
-
-def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
-    """Find the comments above kernels that `texts` declare, by the names of these with their namespaces.
-
-    A definition's comment precedes that of a prototype.
-    """
-    found: dict[str, str] = {}
-    for content in texts:
-        if not (may_have_doc_comments(content) and any(word.encode() in content for word in _KERNELS)):
-            continue
-        comments: list[str] = []
-
-        def mark(comment: str, comments: list[str] = comments) -> str:
-            if (documentation := read_doc_comment(comment)) is None:
-                return " "
-            comments.append(documentation)
-            return f" {_COMMENT}{len(comments) - 1} "
-
-        text = read_text(content).reading.plain(spell_comment=mark)
-        code = re.sub(rf"\b{_COMMENT}\d+\b", lambda word: " " * len(word[0]), text)
-        for scope, head, space, _ in declarators(code, _SPECIFIER_MARKS):
-            lines = _last_comment(text[head : space.start()], comments)
-            if not lines or scope is None or space[0] not in _KERNELS:
-                continue
-            if kernel := _kernel(code, space.end(), ()):
-                plain, _, is_definition = kernel
-                name = "::".join([*(part for part in scope if part not in ("", C_LINKAGE)), plain])
-                if is_definition or name not in found:
-                    found[name] = "\n".join(lines).strip()
-    return found
-
-
-def _last_comment(text: str, comments: Sequence[str]) -> list[str]:
-    """The last of `comments` whose words are in `text`, with those that it goes on from."""
-    lines: list[str] = []
-    begin = len(text)
-    for word in reversed(list(re.finditer(rf"\b{_COMMENT}(\d+)\b", text))):
-        between = text[word.end() : begin]
-        if lines and (between.strip() or between.count("\n") > 1):
-            break
-        lines.insert(0, comments[int(word[1])])
-        begin = word.start()
-    return lines
 
 
 def _names(text: str) -> list[str]:
@@ -273,7 +231,9 @@ def declarators(
 
 
 def kernel_names(content: bytes) -> frozenset[str]:
-    """The names, without namespaces, of the kernels that `content` declares, except those of its macros.
+    """The names of the kernels that `content` declares, without namespaces.
+
+    Those that macros declare, and instantiations, are left out.
 
     >>> sorted(kernel_names(b"__global__ void __launch_bounds__(32, (N ? 2 : 4)) k(int* x) {}"))
     ['k']
@@ -285,10 +245,12 @@ def kernel_names(content: bytes) -> frozenset[str]:
 def _kernel_names(content: bytes) -> frozenset[str]:
     text = read_text(content).plain
     ends = (mark.end() for mark in _KERNEL_MARKS.finditer(text) if mark["kernel"])
-    return frozenset(found[0] for end in ends if (found := _kernel(text, end, ())))
+    declarators = (text[end : _end(text, end, ";{}", "()")] for end in ends)
+    found = filter(None, (_declared(_ATTRIBUTES.sub(" ", each)) for each in declarators))
+    return frozenset(name for name, arguments, _ in found if not arguments)
 
 
-def _kernel(
+def read_kernel(
     text: str, start: int, macros: tuple[Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
     """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
@@ -298,12 +260,19 @@ def _kernel(
     # A macro is no parameter's name where the compiler sees it: then it stands for one, or is not defined.
     kept = {m.name for m in macros if m.name in written and m.parameters is None and not m.another_name}
     declarator = _ATTRIBUTES.sub(" ", expand_macros(text[start:end], macros, frozenset(kept)))
+    if found := _declared(declarator):
+        return found[0], _parameters(found[2]), is_definition
+    return None
+
+
+def _declared(declarator: str) -> tuple[str, str, str] | None:
+    """The name of the function in `declarator`, its template arguments, and its parameters."""
     at = 0
     while (match := _CALL.search(declarator, at)) and match[1]:
         end = closing_bracket(declarator, match.end())
         name = match[1]
         if name not in _NOT_NAMES and not re.fullmatch(r"__\w+__", name):
-            return name, _parameters(declarator[match.end() : end]), is_definition
+            return name, match[2] or "", declarator[match.end() : end]
         at = end + 1
     return None
 

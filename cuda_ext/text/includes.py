@@ -61,6 +61,11 @@ class Includes(NamedTuple):
     tests_macros: bool = False
     embeds: bool = False
 
+    @property
+    def may_name_more(self) -> bool:
+        """True if macros make the names of headers in includes, or in tests that the text defines."""
+        return self.tests_macros or any(not part.is_test for part in self.by_macro)
+
 
 @lru_cache(maxsize=2000)
 def find_includes(content: bytes) -> Includes:
@@ -202,5 +207,5 @@ def names_its_includes(content: bytes) -> bool:
     Others depend on a macro, or lead to any file of this machine.
     """
     found = find_includes(content)
-    by_macro = found.tests_macros or found.embeds or any(not part.is_test for part in found.by_macro)
-    return not by_macro and not any(OUTSIDE.match(include.name) for include in found.named)
+    is_certain = not (found.may_name_more or found.embeds)
+    return is_certain and not any(OUTSIDE.match(include.name) for include in found.named)

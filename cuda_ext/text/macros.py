@@ -17,7 +17,7 @@ SPECIFIERS = r"__(?:(?:tile_)?global|device|constant|managed|tile)__"
 _NOT_OF_FUNCTIONS = SPECIFIERS.replace("device|", "").replace("|tile)", ")")
 _DEFINITION = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 _GUARDED = re.compile(r"[ \t]*(?:![ \t]*defined\b[ \t(]*)?(\w+)[ \t)]*\Z")
-_PARAMETER = re.compile(r"(?P<sign>##?)?\s*\b(?P<name>[^\W\d]\w*)\b(?=(?P<pasted>\s*##)?)")
+_PARAMETER = re.compile(r"(?:(?P<sign>##?)\s*)?\b(?P<name>[^\W\d]\w*)\b(?=(?P<pasted>\s*##)?)")
 _STRINGIZED = re.compile(r"(?<!#)#(?!#)\s*\w+")
 # What separates an expansion from its neighbours: nothing in a string, a space elsewhere.
 _SEAM = "\x1f"

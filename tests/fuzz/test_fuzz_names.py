@@ -19,7 +19,8 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
 from cuda_ext.runtime.module import module_from
 from cuda_ext.text.brackets import split_arguments
-from cuda_ext.text.declarations import find_declarations, find_doc_comments, kernel_names
+from cuda_ext.text.declarations import find_declarations, kernel_names
+from cuda_ext.text.doc_comments import find_doc_comments
 from tests.fuzz import strategies
 from tests.fuzz.strategies import damaged_bytes, expressions, name_expressions, texts
 
