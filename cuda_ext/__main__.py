@@ -1,4 +1,4 @@
-"""``python -m cuda_ext``: the command ``cuda-ext``, where no directory for scripts is on the path."""
+"""``python -m cuda_ext``: the command ``cuda-ext``, even if no directory of scripts is on ``PATH``."""
 
 from __future__ import annotations
 

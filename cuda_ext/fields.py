@@ -1,6 +1,6 @@
-"""What fields of records may hold: bounded texts and numbers, architectures, launches that images fix."""
+"""The types of record fields: bounded texts and numbers, architectures, launches that images fix."""
 
-# Annotations of records are evaluated.
+# Python evaluates the annotations of records.
 
 import posixpath
 
@@ -16,15 +16,15 @@ _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt"
 
 
 def is_file_name(text: str) -> bool:
-    """Whether `text` is a name that files can have on every system; Windows has names of devices."""
+    """Return True if `text` is a valid file name on every system; Windows reserves names of devices."""
     is_name = is_inner_path(text) and "/" not in text and ":" not in text
     return is_name and len(text) <= _LONGEST_FILE_NAME and text.casefold() not in _DEVICES
 
 
 def is_inner_path(text: str) -> bool:
-    """Whether `text` is a normal path that stays within a directory, with forward slashes.
+    """Return True if `text` is a normal path that stays within a directory, with forward slashes.
 
-    Windows takes a letter and a colon for a drive.
+    On Windows, a letter and a colon are a drive.
     """
     is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text and text[1:2] != ":"
     return is_inside and text == posixpath.normpath(text)
@@ -36,7 +36,7 @@ def _is_version(text: str) -> bool:
 
 
 def is_digest(text: str) -> bool:
-    """Whether `text` is a SHA-256 in hexadecimal digits."""
+    """Return True if `text` is a SHA-256 in hexadecimal digits."""
     return len(text) == 64 and not text.strip("0123456789abcdef")
 
 
@@ -51,16 +51,16 @@ InnerPath = Annotated[str, is_inner_path]
 Version = Annotated[str, _is_version]
 
 
-# Architectures, and what images for them fix of launches.
+# Architectures, and the launch settings that images for them fix.
 
 ImageKind = Literal["cubin", "ptx", "ltoir", "tileir"]
 
-# How architectures begin, for each kind of image.
+# The prefixes of architectures, for each kind of image.
 PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
 
 
 def split_architecture(text: str) -> tuple[str, int, str] | None:
-    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
+    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is not an architecture."""
     prefix, _, target = text.partition("_")
     suffix = target[-1:] if target.endswith(("a", "f")) else ""
     digits = target.removesuffix(suffix)
@@ -70,7 +70,7 @@ def split_architecture(text: str) -> tuple[str, int, str] | None:
     return prefix, int(digits), suffix
 
 
-LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
+LARGEST_PARAMETERS = 32_764  # the largest size of all parameters of a kernel, in bytes
 _ADDRESS = 8
 # The kinds and sizes of types that are the same on every system.
 _FUNDAMENTAL = {
@@ -89,7 +89,7 @@ _FUNDAMENTAL = {
 
 
 def is_kind(type_: str, kind: str, size: int) -> bool:
-    """Whether parameters of a type have this kind, as far as it says. Pointers to members are structures."""
+    """Return True if `type_` does not contradict this kind and size. Pointers to members are structures."""
     if type_ in _FUNDAMENTAL:
         return _FUNDAMENTAL[type_] == (kind, size)
     if kind == "pointer":
@@ -109,11 +109,11 @@ def array_size(type_: str) -> int | None:
 
 
 class HiddenParameter(NamedTuple):
-    """A parameter that is no argument of a call, since a launch derives its value.
+    """A kernel parameter that is not an argument of a call, since a launch derives its value.
 
-    ``position`` is that among all parameters of the kernel, ``size`` is in bytes. ``source`` is ``zero``, or
-    ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or ``x.stride[0]``
-    of the array argument ``x``; a stride counts elements.
+    ``position`` is its position among all parameters of the kernel, ``size`` is in bytes. ``source`` is
+    ``zero``, ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or
+    ``x.stride[0]`` of the array argument ``x``. A stride counts elements.
     """
 
     position: Annotated[int, range(LARGEST_PARAMETERS)]
@@ -121,14 +121,14 @@ class HiddenParameter(NamedTuple):
     source: Text
 
     def is_derivable(self, arrays: "Set[str]") -> bool:
-        """Whether a launch can derive the value, from arguments with the names `arrays`."""
+        """Return True if a launch can derive the value from arguments with the names `arrays`."""
         if self.source in ("zero", "scratch"):
             return self.source == "zero" or self.size == _ADDRESS
         return self.extent is not None and self.extent[0] in arrays
 
     @property
     def extent(self) -> tuple[str, str, int] | None:
-        """Of ``x.shape[0]``, the argument, ``shape`` or ``stride``, and the axis; else ``None``."""
+        """For ``x.shape[0]``: the argument, ``shape`` or ``stride``, and the axis; else ``None``."""
         name, _, extent = self.source.partition(".")
         what, _, axis = extent.partition("[")
         digits = axis.removesuffix("]")
@@ -137,7 +137,7 @@ class HiddenParameter(NamedTuple):
 
 
 class TensorMap(NamedTuple):
-    """What an image fixes of a ``CUtensorMap``, which a launch makes of an array.
+    """The settings of a ``CUtensorMap`` that an image fixes; a launch makes the map of an array.
 
     ``data_type`` and ``swizzle`` have the values of cuda.h, ``item`` is the size of an element in bytes, and
     ``box`` are the elements on each axis that are copied at once.
@@ -154,7 +154,7 @@ class FixedLaunch(NamedTuple):
 
     ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
     allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
-    ``tensor_maps`` are those that it makes, by parameter.
+    ``tensor_maps`` are the maps that a launch makes, by parameter.
     """
 
     block: Annotated[tuple[Extent, ...], lambda extents: 1 <= len(extents) <= 3]

@@ -1,15 +1,15 @@
 """The manifest: what a build writes about a module and the runtime reads.
 
-It is a JSON file beside the images of a module, and here plain frozen data: what was compiled, by which
-compiler, from which content, with which kernels and symbols, and in which file each image lies.
+It is a JSON file beside the images of a module, and here plain frozen data: the compiler, the sources, the
+kernels and symbols, and the file of each image.
 
 A module may have thousands of kernels, of which a program launches few. So each unit, kernel, symbol and
-variants have a line of their own, which is read and checked when it is first taken. Kernels share parameters:
-those of all kernels are an array of the file, into which each kernel has indices. What is damaged raises a
+variants have a line of their own, which is read and checked when it is first used. Kernels share parameters:
+the file has one array of all parameters, and each kernel has indices into it. Damaged records raise a
 :class:`ManifestError` that names the field.
 """
 
-# Annotations of records are evaluated.
+# Python evaluates the annotations of records.
 
 from cuda_ext import fields, records
 from cuda_ext.errors import ManifestError
@@ -32,10 +32,10 @@ class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
     ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
-    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch needs
-    none. ``element`` is the type that a pointer or a tensor map leads to, and ``const`` its qualifier.
-    ``alignment`` is that of a structure, 0 if it is not known. ``opaque`` parameters come from images
-    without type information: they accept any value of that size.
+    newest cubin; other images may place parameters with an alignment above 16 bytes elsewhere. A launch needs
+    no offset. ``element`` is the target type of a pointer or a tensor map, and ``const`` its qualifier.
+    ``alignment`` is that of a structure, 0 if it is not known. ``opaque`` parameters come from images without
+    type information: they accept any value of this size.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether conditions of variants may compare its values."""
+        """True if conditions of variants may compare its values."""
         return self.kind in ("integer", "unsigned") and self.size <= 8
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
         end = self.type.find(")", start)
         if start < 0 or end < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
             return f"{self.type} {self.name}"
-        # A pointer to a function or an array has its name behind the stars and qualifiers.
+        # In a pointer to a function or an array, the name follows the stars and qualifiers.
         space = " " if self.type[end - 1].isalpha() else ""
         return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
 
@@ -67,9 +67,9 @@ class Kernel(NamedTuple):
 
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
     images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
-    are those that lie before, between and behind them. ``constants`` are values of parameters that it was
-    compiled for, as Python spells them. A call may give them by name to choose the kernel, or where they are
-    in ``order``, the arguments of the function. Those in ``configuration`` differ among candidates.
+    parameters lie before, between and after them. ``constants`` are values of parameters that it was compiled
+    for, as Python spells them. A call may give them by name to choose the kernel, or at their positions in
+    ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
     """
 
     expression: fields.Text
@@ -82,7 +82,7 @@ class Kernel(NamedTuple):
     order: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.expression, self.parameters))  # a mapping has none
+        return hash((self.expression, self.parameters))  # a mapping has no hash
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ class Kernel(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The kernel's declaration in C++, and the condition of a specialised one behind it."""
+        """The kernel's declaration in C++, followed by the condition of a specialised kernel."""
         name, space, condition = self.expression.partition(" if ")
         return f"{name}({', '.join(map(str, self.parameters))}){space}{condition}"
 
@@ -112,20 +112,20 @@ class Symbol(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One kernel of several variants, and the condition for launching it; the default has none."""
+    """One kernel of several variants, and the condition of its launch; the default has none."""
 
     kernel: str
     when: fields.Lines | None = None
 
 
 class Variants(NamedTuple):
-    """Kernels under one name, of which a launch takes the first whose condition holds.
+    """Several kernels under one name. A launch takes the first whose condition holds.
 
     The last candidate is the default. All have the same parameters. Conditions are text here;
     :mod:`~cuda_ext.formats.variant_conditions` parses them.
 
-    The candidates of ``specialised`` variants are one kernel, compiled on conditions, which have no names of
-    their own. Not all have a default.
+    The candidates of ``specialised`` variants are one kernel, compiled under several conditions. They have no
+    names of their own, and not all have a default.
     """
 
     name: fields.Text
@@ -143,10 +143,10 @@ class Variants(NamedTuple):
 class Image(NamedTuple):
     """One translation unit (or linked module) compiled for one architecture.
 
-    ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
-    ``size`` is that of the image before compression. ``names`` maps name expressions to lowered names that
-    differ from those of the kernel or symbol; ``None`` means that the image does not contain it.
-    ``launches`` has the kernels, by name expression, whose launch the image fixes; ``version`` is Tile IR's.
+    ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both. ``size``
+    is the size of the image before compression. ``names`` maps name expressions to lowered names that differ
+    from those of the kernel or symbol; ``None`` means that the image does not contain it. ``launches`` has
+    the kernels, by name expression, whose launch the image fixes. ``version`` is the version of Tile IR.
     """
 
     architecture: Annotated[str, fields.split_architecture]
@@ -160,7 +160,7 @@ class Image(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How a translation unit is compiled, independent of the compiler.
+    """The compile options of a translation unit, independent of the compiler.
 
     ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
     included before the first line. ``relocatable`` requests device code that is linked later.
@@ -175,13 +175,13 @@ class Options(NamedTuple):
     relocatable: bool = False
 
     def __hash__(self) -> int:
-        return hash((self.std, self.raw, self.pre_include))  # a mapping has none
+        return hash((self.std, self.raw, self.pre_include))  # a mapping has no hash
 
 
 class Source(NamedTuple):
     """A compiled source: its path within the project, its options, and the requested name expressions.
 
-    ``sha256`` is the digest of its text, and of the project's headers that it can include with their names.
+    ``sha256`` is the digest of its text, and of the project's headers that it can include, with their names.
     """
 
     name: fields.InnerPath
@@ -191,7 +191,7 @@ class Source(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """One translation unit, or one linked module; ``meanings`` are those of names in template arguments."""
+    """One translation unit, or one linked module. ``meanings`` maps names in template arguments."""
 
     sources: tuple[Source, ...]
     images: tuple[Image, ...]
@@ -203,7 +203,7 @@ class Unit(NamedTuple):
         return ", ".join(source.name for source in self.sources)
 
     def arrived_as(self, *suffixes: str) -> bool:
-        """Whether it is files of such a suffix, which were packaged without compiling a source."""
+        """Return True if it consists of files with such a suffix, packaged without compiling a source."""
         return all(source.name.endswith(suffixes) for source in self.sources)
 
 
@@ -242,7 +242,7 @@ class Manifest(NamedTuple):
         return tuple(kernels.values())
 
     def fixes(self, kernel: Kernel) -> bool:
-        """Return whether images fix the launches of `kernel`, so that a call gives the grid alone."""
+        """Return True if images fix the launches of `kernel`, so that a call gives only the grid."""
         name = kernel.expression.partition(" if ")[0]
         images = self.units[kernel.unit].images
         return any(name == each.partition(" if ")[0] for image in images for each in image.launches)
@@ -268,8 +268,8 @@ def dumps(manifest: Manifest) -> str:
 def loads(text: str | bytes, origin: str) -> Manifest:
     """Read what :func:`dumps` wrote. `origin` names the file in errors.
 
-    Raises :class:`ManifestError` if the text is not a manifest of a schema that this version reads, now, or
-    when a damaged record is taken.
+    Raises :class:`ManifestError` if the text is not a manifest of a schema that this version reads, and later
+    when a damaged record is first used.
     """
 
     def refuse(problem: str) -> ManifestError:
@@ -296,7 +296,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
 
 def _read_manifest(data: "dict[str, Any]", refuse: "Callable[[str], ManifestError]") -> Manifest:
     def array(name: str, read: "Callable[[Any], Any]") -> Records:
-        items = data.pop(name, [] if name == "variants" else None)  # which few modules have
+        items = data.pop(name, [] if name == "variants" else None)  # few modules have variants
         if not isinstance(items, list):
             raise ValueError(f".{name} is missing" if items is None else f".{name} is {items!r}")
         return Records(items, read, f".{name}", refuse)
@@ -330,7 +330,7 @@ def _read_manifest(data: "dict[str, Any]", refuse: "Callable[[str], ManifestErro
 
 _RESERVED = (FILE_NAME, "__init__.py", "__init__.pyi")
 _ALIGNED = ("pointer", "integer", "unsigned", "float")
-_SIZES: Mapping[ParameterKind, tuple[int, ...]] = {  # in bytes, of kinds that do not have any
+_SIZES: Mapping[ParameterKind, tuple[int, ...]] = {  # in bytes, for kinds with fixed sizes
     "pointer": (8,),
     "bool": (1,),
     "float": (2, 4, 8),
@@ -355,7 +355,7 @@ def _read_parameter(item: "Any") -> Parameter:
 
 
 def _check_kernel(kernel: Kernel) -> None:
-    """Check the places of all parameters, and where those come from that are hidden."""
+    """Check the positions of all parameters, and the sources of hidden parameters."""
     end = 0
     for number, each in enumerate(kernel.parameters):
         _check(end <= each.offset, f".parameters[{number}].offset", each.offset)

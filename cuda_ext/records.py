@@ -1,13 +1,13 @@
-"""Records: named tuples, and JSON that is read into them, each field checked by its annotation.
+"""Records: named tuples that are read from JSON. The annotation of each field is checked.
 
 An annotation is a type of JSON, a record, a ``tuple``, a ``Mapping`` or a ``Literal`` of texts, or one of
 them with a further check: ``Annotated[int, range(8)]``, or with a function that is true for valid values.
-Strings have no control characters, in names of keys either, and only :data:`Lines` have tabs and ends of
-lines.
+Strings, also names of keys, have no control characters; only :data:`Lines` may have tabs and ends of lines.
 
-The first launch of a process waits for this, and :mod:`typing` takes longer to import than all else that it
-waits for. So type checkers see its annotations and named tuples, and Python sees those below. Modules with
-records do not import ``annotations`` from ``__future__``, since texts would have to be evaluated.
+The first launch of a process waits for this module, and :mod:`typing` takes longer to import than everything
+else that it waits for. So type checkers see the annotations and named tuples of :mod:`typing`, and Python
+sees the ones below. Modules with records do not import ``annotations`` from ``__future__``, since texts would
+have to be evaluated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     class _Array(Sequence[Any]):
         pass
 
-    # Checks and converts a JSON value. A :class:`ValueError` is about what follows the path of the value.
+    # Checks and converts a JSON value. The text of a :class:`ValueError` follows the path of the value.
     _Reader: TypeAlias = Callable[[Any], Any]
 else:
     Mapping, _Array = dict, object
@@ -57,7 +57,7 @@ else:
             return record
 
     class NamedTuple(tuple, metaclass=_NamedTupleType):
-        """What :class:`typing.NamedTuple` is."""
+        """Replaces :class:`typing.NamedTuple`."""
 
         def __new__(cls, /, *values, **named):
             further = cls._fields[len(values) :]
@@ -108,7 +108,7 @@ def _is_text(data: object) -> bool:
 Lines = Annotated[str, _is_text]
 
 
-# The characters in front of the first field's value in a line.
+# The characters before the first field's value in a line.
 _LONGEST_FIELD = 32
 
 
@@ -121,7 +121,7 @@ class _Parsing:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """``json.loads(text)``, without the import of :mod:`json`, which takes longer than all else here."""
+    """Do as ``json.loads(text)``, without the import of :mod:`json`, which takes longer than this module."""
     try:
         from _json import make_scanner
 
@@ -130,16 +130,16 @@ def parse_json(text: str | bytes) -> Any:
         if not decoded[end:].strip(" \t\r\n"):
             return data
     except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError):
-        pass  # another Python, white space in front, or no JSON, for which the scanner needs :mod:`json`
+        pass  # another Python, leading white space, or invalid JSON: the scanner needs :mod:`json`
     import json
 
     return json.loads(text)
 
 
 def parse_document(text: str | bytes) -> Any:
-    """Parse the JSON `text`. Items of arrays remain text if :func:`write_json` wrote them, a line for each.
+    """Parse the JSON `text`. Items of arrays stay text if :func:`write_json` wrote each on its own line.
 
-    Raises :class:`ValueError` or :class:`RecursionError` for what is no JSON.
+    Raises :class:`ValueError` or :class:`RecursionError` for invalid JSON.
     """
     decoded = text if isinstance(text, str) else text.decode()
     first, *lines = decoded.split("\n")
@@ -162,9 +162,9 @@ def parse_document(text: str | bytes) -> Any:
 
 
 class Records(_Array):
-    """The records of an array. Each is read when it is first taken, by `read`, from its JSON value.
+    """The records of an array. `read` converts each record from its JSON value when it is first used.
 
-    `items` are these values, or lines with one each. What `read` raises is passed to `refuse`, behind `path`.
+    `items` are these values, or lines with one value each. `refuse` gets the errors of `read`, after `path`.
     """
 
     def __init__(
@@ -208,13 +208,13 @@ class Records(_Array):
         return repr(tuple(self))
 
     def names(self) -> list[str]:
-        """The names of all records, which are their first fields; the others are not read."""
+        """Return the names of all records, which are their first fields; other fields are not read."""
         names = []
         for index, item in enumerate(self._items):
             colon = item.find('": "', 0, _LONGEST_FIELD) if isinstance(item, str) else -1
             start = colon + 4
             end = item.find('"', start) if colon > 0 else -1
-            # A record is read if its name has escapes, or if it is damaged.
+            # Read the whole record if its name has escapes, or if it is damaged.
             is_plain = end > 0 and "\\" not in item[start:end]
             names.append(item[start:end] if is_plain else self[index][0])
         return names
@@ -237,7 +237,7 @@ _readers: dict[Any, _Reader] = {
 
 
 def reader(kind: Any) -> _Reader:
-    """The reader of values of the annotation `kind`."""
+    """Return the reader of values with the annotation `kind`."""
     known = _readers.get(kind)
     if known is None:
         known = _readers[kind] = _make_reader(kind)
@@ -279,7 +279,7 @@ def _reading_record(kind: Any) -> _Reader:
     return read
 
 
-# Most manifests have no items of most kinds, whose readers are not made then.
+# Most manifests have no items of most kinds; do not make readers for these.
 
 
 def _reading_array(kind: Any) -> _Reader:
@@ -313,17 +313,17 @@ def _reading_mapping(key_kind: Any, kind: Any) -> _Reader:
 
 
 def choices(literal: Any) -> tuple[str, ...]:
-    """The texts of a ``Literal``."""
+    """Return the texts of a ``Literal``."""
     texts: tuple[str, ...] = literal.__args__[1]
     return texts
 
 
 def write_json(document: Mapping[str, Any]) -> str:
-    """Write an object of records as JSON, each item of its arrays in a line of its own.
+    """Write an object of records as JSON, with each item of its arrays on its own line.
 
     Equal records give equal texts. :func:`parse_document` reads it.
     """
-    import json  # slow to import, and not needed to read
+    import json  # slow to import, and not needed for reading
 
     texts = []
     for name, value in document.items():

@@ -1,4 +1,4 @@
-"""The time limit of compilations, ``CUDA_EXT_TIMEOUT``, and calls whose caller does not wait forever."""
+"""``CUDA_EXT_TIMEOUT``, the time limit of compilations, and calls with a time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STACK = 64 << 20
 
 
 def time_limit(environ: Mapping[str, str]) -> int:
-    """The seconds that one compilation may take. Raises :class:`ConfigError`."""
+    """Return the seconds that one compilation may take. Raises :class:`ConfigError`."""
     text = environ.get("CUDA_EXT_TIMEOUT", "").strip()
     if not text:
         return _DEFAULT
@@ -36,7 +36,7 @@ def time_limit(environ: Mapping[str, str]) -> int:
 
 
 def too_slow(what: str, seconds: float) -> CompilationError:
-    """The error for the compilation of `what` that exceeded its limit."""
+    """Return the error for the compilation of `what`, which exceeded its limit."""
     return CompilationError(
         f"the compilation did not end within {seconds:.0f} seconds",
         where=what,
@@ -46,10 +46,10 @@ def too_slow(what: str, seconds: float) -> CompilationError:
 
 
 def call_within(seconds: float | None, function: Callable[..., _T], *arguments: Any) -> _T:
-    """Call `function` in a thread of its own, and wait for it; at most so many seconds, if that is given.
+    """Call `function` in its own thread, and wait for it; at most `seconds`, if that is given.
 
-    Raises :class:`TimeoutError` after that. The thread then goes on alone, until the process ends. Where no
-    thread can be started, as in isolated subinterpreters, `function` is called without a limit.
+    Raises :class:`TimeoutError` after that. The thread then continues until the process ends. If no thread
+    can be started, as in isolated subinterpreters, `function` is called without a limit.
     """
     results: list[_T] = []
     errors: list[BaseException] = []
@@ -87,9 +87,9 @@ def _start(run: Callable[[], None]) -> threading.Thread | None:
 def compile_within(what: str, function: Callable[[], _T]) -> _T:
     """Call `function`, which compiles `what` in this process, within the time limit.
 
-    Raises :class:`CompilationError` when that is exceeded: compilers cannot be interrupted, so that the
-    thread goes on. Raises :class:`ToolchainError` in a process that was forked during a compilation, where
-    compilers wait forever for their own locks.
+    Raises :class:`CompilationError` if it takes longer. Compilers cannot be interrupted, so the thread goes
+    on. Raises :class:`ToolchainError` in a process that was forked during a compilation, since compilers
+    would wait forever for their own locks there.
     """
     if _was_forked_meanwhile:
         raise ToolchainError(

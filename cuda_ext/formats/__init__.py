@@ -1,1 +1,1 @@
-"""Bytes to facts, and back. Nothing here knows a tool or a project."""
+"""Convert bytes to facts and back. Nothing here knows a tool or a project."""

@@ -1,6 +1,6 @@
 """Architectures in nvcc's spelling: ``sm_90a`` is a cubin, ``compute_90`` PTX, ``lto_90`` LTO-IR.
 
-``tile_80`` is Tile IR, of which there is one for all GPUs.
+``tile_80`` is Tile IR; one image serves all GPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cuda_ext.fields import PREFIXES, ImageKind, split_architecture
 _KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 
-# Not a dataclass: the import of those takes longer than all that a first launch needs.
+# Not a dataclass: importing dataclasses takes longer than everything that a first launch needs.
 @total_ordering
 class Architecture:
     """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
@@ -58,7 +58,7 @@ class Architecture:
         return Architecture(kind, self.number, self.suffix)
 
     def serves(self, other: Architecture) -> bool:
-        """Whether PTX or LTO-IR for this target can be compiled for `other`."""
+        """Return True if PTX or LTO-IR for this target can be compiled for `other`."""
         match self.suffix:
             case "a":
                 return self.target == other.target
@@ -84,5 +84,5 @@ class Architecture:
         return self.number, self.suffix, list(PREFIXES).index(self.kind)
 
 
-# Tile IR is for all GPUs that tile kernels run on; fatbins have it for the oldest of them.
+# Tile IR runs on all GPUs that support tile kernels; fatbins store it under the oldest of them.
 TILE_IR = Architecture("tileir", 80)

@@ -1,15 +1,15 @@
-"""Records (dataclasses and named tuples) as bytes, and back.
+"""Encode records (dataclasses and named tuples) as bytes, and decode them.
 
-They go between processes, into the cache, and beside images.
+They are sent between processes, and stored in the cache and beside images.
 
-A value becomes a flat list of fields, in the order of its own: a number in decimal, ``1`` or ``0`` for a
-truth value, a sequence or mapping after its length. What may be ``None`` is absent, or one field that holds
-the encoded value. The annotations are the schema: :func:`decode` takes nothing that they do not allow, so
-damaged bytes are one :class:`DecodingError`. ``Annotated[int, range(8)]`` is a type with a bound, which may
-also be a function that is true for valid values.
+A value becomes a flat list of fields, in the order of its own fields: a number in decimal, ``1`` or ``0`` for
+a boolean, a sequence or mapping after its length. A value that may be ``None`` is absent, or one field that
+contains the encoded value. The annotations are the schema: :func:`decode` accepts nothing that they do not
+allow, so damaged bytes raise one :class:`DecodingError`. ``Annotated[int, range(8)]`` is a type with a bound,
+which may also be a function that is true for valid values.
 
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
-loader uses the same encoding (``include/cuda_ext/on_demand/hash.hpp``).
+loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
 
 >>> from typing import NamedTuple
 >>> class Point(NamedTuple):
@@ -44,19 +44,19 @@ _Fields = Iterator[bytes | None]
 _Write = Callable[[Any, list[Field]], None]
 _Read = Callable[[_Fields], Any]
 
-# Digits of a number; no size, offset or count has more.
+# The most digits of a number; no size, offset or count has more.
 _MOST_DIGITS = 20
 
 
 class DecodingError(ValueError):
-    """Bytes that :func:`encode` did not write for that type."""
+    """Bytes that :func:`encode` did not write for this type."""
 
 
 def encode(value: object) -> bytes:
     """Encode a dataclass or named tuple.
 
-    Its fields may hold ``str``, ``bytes``, ``int``, ``float``, ``bool``, literals, tuples, frozen sets,
-    mappings, further dataclasses, and ``None`` where the annotation says so.
+    Its fields may contain ``str``, ``bytes``, ``int``, ``float``, ``bool``, literals, tuples, frozen sets,
+    mappings, further dataclasses, and ``None`` if the annotation allows it.
     """
     fields: list[Field] = []
     schema: Any = type(value)
@@ -89,7 +89,7 @@ def encode_fields(fields: Iterable[Field]) -> bytes:
 
 
 def decode_fields(data: bytes) -> list[bytes | None]:
-    """Decode what :func:`encode_fields` wrote. Raises :class:`DecodingError` for anything else."""
+    """Decode the output of :func:`encode_fields`. Raises :class:`DecodingError` for anything else."""
     fields: list[bytes | None] = []
     position = 0
     while position < len(data):
@@ -119,7 +119,7 @@ _END = object()
 
 @cache
 def _codec(kind: Any) -> tuple[_Write, _Read]:
-    """How values of type `kind` are written and read."""
+    """Return the functions that write and read values of type `kind`."""
     origin, of = typing.get_origin(kind), typing.get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]

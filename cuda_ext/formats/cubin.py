@@ -17,41 +17,41 @@ from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.tile_ir import STAND_IN
 from cuda_ext.manifest import Parameter, Symbol
 
-# Sections of a kernel, whose name follows.
+# The prefixes of a kernel's sections. The kernel's name follows.
 _KERNEL_INFO = ".nv.info."
 _CODE = ".text."
 _PARAMETER_BANK = ".nv.constant0."
 _CODE_OR_CONSTANTS = r"\.(?:text|nv\.constant[1-9]\d*)\.(.+)"
 _SHARED = ".nv.shared."
-# An attribute of .nv.info is a format byte, an attribute byte and 16 bits. These are its value; with this
-# format they are the number of bytes of the value, which follows.
+# An attribute of .nv.info is a format byte, an attribute byte and 16 bits. The 16 bits are its value; with
+# this format, they are the size of the value that follows.
 _SIZED = 0x04
 # Attributes of functions, which are indices of symbols,
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
 # and of a kernel. A required block is its only size.
 _PARAMETER, _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x17, 0x05, 0x10, 0x55, 0x37
-# A parameter of a kernel that has more than about 4 KiB of them, or makes tensor maps. Its size is all of the
-# last 32 bits but the highest eight, which are about what a pointer points to.
+# A parameter of a kernel with more than about 4 KiB of parameters, or with tensor maps. Its size is in the
+# last 32 bits without the highest eight, which describe the target of a pointer.
 _LARGE_PARAMETER, _LARGE_SIZE = 0x45, 0xFFFFFF
 _UNBOUNDED = 0xFFFFFFFF
 # Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.
 _SPILLS, _ANNOTATING = 1, 130
-# Bits of such an instruction, which has 128: its opcode, and the width of its access.
+# Fields of such a 128-bit instruction: its opcode, and the width of its access.
 _OPCODE, _STORE, _LOAD = 0xFFF, 0x387, 0x983
 _WIDTH_SHIFT, _WIDTHS = 73, (1, 1, 2, 2, 4, 8, 16, 16)
-# Where the system reserves the start of a block's shared memory, it is part of the section of each kernel.
-# The compiler marks it by a section, the linker by a symbol.
+# If the system reserves the start of a block's shared memory, each kernel's section includes it. The compiler
+# marks it by a section, and the linker by a symbol.
 _RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"}, 1024
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
-# What the assembler of Tile IR leaves for the driver is no variable of a program.
+# The assembler of Tile IR leaves these for the driver. They are not variables of a program.
 _FOR_DRIVER = "___NV_TILE_LAUNCH_META_DATA___"
-# Types and bindings of symbols of the ELF standard; the second type of variables is CUDA's, in relocatable
+# Types and bindings of symbols in the ELF standard. The second type of variables is CUDA's, for relocatable
 # code.
 _FUNCTION = 2
 _VARIABLE_TYPES = (1, 13)
-# Bits of their memory space.
+# The bits of a symbol's memory space.
 _DEVICE, _CONSTANT = 0x20, 0x80
 _BINDINGS = {0: "local", 2: "weak"}
 
@@ -60,8 +60,8 @@ class Cubin(NamedTuple):
     """The contents of a cubin by lowered name. The types of variables are unknown.
 
     ``kernels`` maps to parameters, of which only offset and size are known, ``usage`` to the resources of
-    kernels, and ``defined`` all functions and variables to their binding: local, global or weak. Of
-    several local variables of one name, the further ones are numbered, ``name$2``, as the linker does in PTX.
+    kernels, and ``defined`` all functions and variables to their binding: local, global or weak. If several
+    local variables have one name, the later ones are numbered, ``name$2``, as the linker does in PTX.
     ``external`` are the variables of other units that it declares; an array may have the size 0.
     """
 
@@ -75,7 +75,7 @@ class Cubin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources that a kernel takes of a multiprocessor; ``None`` is unknown.
+    """The resources that a kernel takes of a multiprocessor; ``None`` if unknown.
 
     Registers are per thread, everything else is in bytes. ``code`` is its machine code. The counts are those
     of ``ptxas -v``, which excludes functions that are called and not inlined. ``deepest_stack`` includes
@@ -110,13 +110,13 @@ def _naming_damage() -> Iterator[None]:
 
 
 def read_cubin(data: bytes) -> Cubin:
-    """Read a cubin. Raises :class:`BuildError` unless `data` is a complete one."""
+    """Read a cubin. Raises :class:`BuildError` unless `data` is a complete cubin."""
     with _naming_damage():
         return _read_contents(read_elf(data))
 
 
 def read_code(data: bytes) -> dict[str, bytes]:
-    """Read the instructions of each function and the constants that are its own, by lowered name."""
+    """Read the instructions of each function, and its own constants, by lowered name."""
     code: defaultdict[str, bytes] = defaultdict(bytes)
     for section in read_elf(data).sections:
         if match := re.fullmatch(_CODE_OR_CONSTANTS, section.name):
@@ -125,7 +125,7 @@ def read_code(data: bytes) -> dict[str, bytes]:
 
 
 def read_sizes(data: bytes) -> dict[str, int]:
-    """Count the bytes of a cubin by what they are for. Raises :class:`BuildError` for a damaged one.
+    """Count the bytes of a cubin by purpose. Raises :class:`BuildError` for a damaged one.
 
     ``constants`` include the banks of parameters, and ``variables`` those with initial values.
     """
@@ -139,7 +139,7 @@ def read_sizes(data: bytes) -> dict[str, int]:
     return sizes
 
 
-# The beginnings of the names of sections.
+# Prefixes of the names of sections.
 _CONTENT = {
     "code": (_CODE,),
     "constants": (".nv.constant",),
@@ -183,7 +183,7 @@ def _read_contents(elf: Elf) -> Cubin:
 
 
 def _kernel_names(elf: Elf) -> list[str]:
-    """The kernels, each of which has a bank of parameters."""
+    """List the kernels; each has a bank of parameters."""
     banks = [section.name for section in elf.sections if section.name.startswith(_PARAMETER_BANK)]
     return sorted({bank.removeprefix(_PARAMETER_BANK) for bank in banks} - {STAND_IN})
 
@@ -195,7 +195,7 @@ def _space(section: str) -> Literal["constant", "device"] | None:
 
 
 def _target(elf: Elf) -> Architecture | None:
-    """The target in ptxas's note or, without a note, in the ELF flags."""
+    """Read the target from ptxas's note or, without a note, from the ELF flags."""
     if note := elf.section(".note.nv.tkinfo"):
         match = re.search(rb"-arch[= ]+sm_([1-9]\d{1,3})([af]?)", note.data)
         return Architecture("cubin", int(match[1]), match[2].decode()) if match else None
@@ -217,7 +217,7 @@ def _attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _parameters(info: Section | None) -> tuple[Parameter, ...]:
-    """The parameters of the kernel that the section `info` describes."""
+    """Read the parameters of the kernel that the section `info` describes."""
     slots = []
     for attribute, payload in _attributes(info):
         if attribute in (_PARAMETER, _LARGE_PARAMETER):
@@ -262,7 +262,7 @@ def _resources(
     others: Sequence[ElfSymbol],
     reserved: int,
 ) -> Resources:
-    """The resources of the kernel `name`, whose section of code also contains the functions `others`."""
+    """Read the resources of the kernel `name`, whose code section also contains the functions `others`."""
     own = dict(_attributes(sections.get(_KERNEL_INFO + name)))
     code, shared = sections[_CODE + name], sections.get(_SHARED + name)
     frame, deepest = counts.get(_FRAME), counts.get(_DEEPEST)

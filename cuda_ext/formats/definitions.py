@@ -1,4 +1,4 @@
-"""What images of all kinds define, by lowered name. LTO-IR shows nothing."""
+"""The definitions in images of all kinds, by lowered name. LTO-IR shows none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuda_ext.manifest import Parameter, Symbol
 class Definitions(NamedTuple):
     """The parameters of each kernel, the variables, and the resources of each kernel.
 
-    PTX has plain types, a cubin and Tile IR sizes alone. Only a cubin shows resources.
+    PTX has plain types. A cubin and Tile IR have only sizes. Only a cubin shows resources.
     """
 
     kernels: Mapping[str, tuple[Parameter, ...]] = {}
@@ -40,9 +40,9 @@ def read_definitions(kind: ImageKind, data: bytes) -> Definitions:
 
 
 def read_code(kind: ImageKind, data: bytes) -> Mapping[str, bytes]:
-    """The instructions of kernels, of which two are equal if their bytes are.
+    """Read the instructions of kernels. Two kernels have the same code if their bytes are equal.
 
-    Those of Tile IR refer to tables of the whole image.
+    The instructions of Tile IR refer to tables of the whole image.
     """
     match kind:
         case "cubin":

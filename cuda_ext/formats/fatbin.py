@@ -1,7 +1,7 @@
 """Read and join fatbins without any CUDA library. :mod:`cuda_ext.toolchain.nvfatbin` writes them.
 
 A fatbin is a container of entries, one per image. :func:`read_fatbin` checks every byte of it: damage
-is a :class:`~cuda_ext.errors.FatbinError` that says what is wrong and at which offset.
+raises a :class:`~cuda_ext.errors.FatbinError` with the reason and the offset.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FatbinEntry:
             from zstandard import ZstdDecompressor, ZstdError, frame_content_size
 
             try:
-                # zstandard allocates whatever size the frame claims.
+                # zstandard allocates the size that the frame claims.
                 if frame_content_size(self.stored) != self.size:
                     raise self._error(f"is damaged: not a zstd frame of {self.size} bytes")
                 return ZstdDecompressor().decompress(self.stored, allow_extra_data=False)
@@ -102,7 +102,7 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
 
 
 def join_fatbins(fatbins: Sequence[bytes]) -> bytes:
-    """Put the entries of `fatbins`, each of one container, into one: the bytes of a fatbin written as one."""
+    """Join the entries of `fatbins`, each of one container: the result is as if written as one fatbin."""
     entries = b"".join(fatbin[_CONTAINER.size :] for fatbin in fatbins)
     return _CONTAINER.pack(_MAGIC, _VERSION, _CONTAINER.size, len(entries)) + entries
 
@@ -135,14 +135,14 @@ _CODECS: dict[int, Codec] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
 _SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 _SCRAMBLED = 0x10000
 
-# The most bytes that one stored byte can expand to: LZ4 sums lengths from bytes of at most 255, and zstd
+# The largest expansion of one stored byte: LZ4 sums lengths from bytes of at most 255, and zstd
 # fills a block of 128 KiB from four bytes.
 _GROWTH: dict[Codec, int] = {"none": 1, "lz4": 255, "zstd": 1 << 15}
 _LARGEST_IMAGE = 1 << 30
 
 
 def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
-    """Read the entry at `start` of a container that ends at `end`; return it and where it ends."""
+    """Read the entry at `start` of a container that ends at `end`; return it and the offset of its end."""
     header = _EntryHeader(*_ENTRY.unpack(_take(data, start, _ENTRY.size, end, "entry")))
     kind = _KINDS.get(header.kind)
     codec = _CODECS.get(header.flags & sum(_CODECS))

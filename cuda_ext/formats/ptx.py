@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 
-# Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
+# Patterns, which the module re compiles at their first use. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.
 _TARGET = rb"(?m)^[ \t]*\.target\s+sm_([1-9]\d{1,3})([af]?)"
 _ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^()]*)\))?"
@@ -27,8 +27,8 @@ _DECLARATOR = (
     rb"\.(?P<type>[a-z]+\d{1,3})\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d{1,15}\])*)"
 )
 _VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)*" + _DECLARATOR
-# A variable that no other unit needs: an internal one, or a weak one, which others define themselves.
-# Its initial value ends before the next variable, also where the semicolon is missing.
+# A variable that no other unit needs: an internal one, or a weak one, which other units define themselves.
+# Its initial value ends before the next variable, even if the semicolon is missing.
 _INITIAL = rb"\s*=[^;.]*(?:\.(?!global|const)[^;.]*)*"
 _DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:" + _INITIAL + rb")?;[ \t]*\n?"
 # A comment with the linkage of a function, its declaration, or its definition.
@@ -41,11 +41,11 @@ _ADDRESS = rb"(mov\.[ub]64|cvta\.\w+\.u64)\s+(%\w+), ([\w$%]+);|st\.volatile\.\S
 _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^()]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
-_LARGEST = 1 << 40  # bytes of a variable, which a manifest does not have either
+_LARGEST = 1 << 40  # the largest size of a variable in bytes, as in a manifest
 _COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 
 
-# The types that PTX states reliably. Compilers write u32 for signed integers too, and u64 for addresses.
+# The types that PTX states reliably. Compilers also write u32 for signed integers, and u64 for addresses.
 _KINDS: dict[str, tuple[ParameterKind, str]] = {
     "f32": ("float", "float"),
     "f64": ("float", "double"),
@@ -82,7 +82,7 @@ def variables(ptx: bytes) -> dict[str, Symbol]:
         counts = [int(match["vector"] or 1), *map(int, re.findall(rb"\d+", match["counts"]))]
         size = _width(match["type"]) * math.prod(counts)
         if size >= _LARGEST:
-            continue  # the driver refuses it
+            continue  # the driver refuses such a variable
         symbols[name] = Symbol(
             name, name, 0, "constant" if match["space"] == b"const" else "device", "char", size
         )
@@ -95,7 +95,7 @@ def discardable_variables(ptx: bytes) -> list[str]:
 
 
 def without_variables(ptx: bytes, kept: Collection[str]) -> bytes:
-    """Drop the internal and weak variables, but `kept` and what code or a remaining variable refers to."""
+    """Remove the internal and weak variables, except `kept` and those that code or another variable uses."""
     found = {match["name"]: match[0] for match in re.finditer(_DISCARDABLE, ptx)}
     if not found:
         return ptx
@@ -110,7 +110,7 @@ def without_variables(ptx: bytes, kept: Collection[str]) -> bytes:
 
 
 def undefined(ptx: bytes) -> tuple[str, ...]:
-    """List the functions that `ptx` calls and that neither it nor the driver defines."""
+    """List the functions that `ptx` calls and that neither `ptx` nor the driver defines."""
     declared = {name.decode() for name in re.findall(_UNDEFINED, re.sub(_COMMENT, b"", ptx))}
     return tuple(sorted(declared - _PROVIDED_BY_THE_DRIVER))
 
@@ -129,9 +129,9 @@ def stored_addresses(ptx: bytes, entry: str) -> tuple[str, ...]:
 
 
 def without_functions(ptx: bytes, names: bytes) -> bytes:
-    """Drop the kernels and functions whose names match `names`, a pattern, and declarations for their use.
+    """Remove the kernels and functions whose names match the pattern `names`, and declarations for their use.
 
-    Of a kernel that nothing else refers to, only the definition remains.
+    If nothing else refers to a kernel, only its definition remains.
     """
     rest = re.sub(_FUNCTION.replace(b"NAMES", names), b"", ptx)
     if not re.search(_DECLARATION, rest):
@@ -165,5 +165,5 @@ def _parameter(match: re.Match[bytes], index: int, size: int, offset: int) -> Pa
 
 
 def _width(type_: bytes) -> int:
-    """The size of a PTX type in bytes: 8 for ``u64``. No type has less than one."""
+    """Return the size of a PTX type in bytes: 8 for ``u64``, and at least 1."""
     return max(1, int(re.sub(rb"\D", b"", type_) or 8) // 8)

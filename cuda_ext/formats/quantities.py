@@ -1,4 +1,4 @@
-"""Numbers as people read them: sizes, durations, counts."""
+"""Format numbers for people: sizes, durations, counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration for a column in which durations are compared.
+    """Format a duration for a column of comparable durations.
 
     >>> format_seconds(1234.5), format_seconds(0.25), format_seconds(0.001), format_seconds(0)
     ('1,234.50 s', '0.25 s', '<0.01 s', '0.00 s')

@@ -1,4 +1,4 @@
-"""SHA-256 without the import of OpenSSL, which takes longer than hashing some megabytes."""
+"""Compute SHA-256 without importing OpenSSL, which takes longer than hashing some megabytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGE = 4 << 20
 
 
 def sha256(content: bytes | memoryview) -> bytes:
-    """The SHA-256 of `content`, 32 bytes."""
+    """Return the SHA-256 of `content`, 32 bytes."""
     if len(content) <= _LARGE and "hashlib" not in sys.modules:
         return _in_c(content).digest()
     import hashlib

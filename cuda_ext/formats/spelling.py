@@ -1,4 +1,4 @@
-"""One spelling of each C++ name expression, and the parts of it."""
+"""The canonical spelling of C++ name expressions, and their parts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int12
 
 
 def normalise(expression: str) -> str:
-    """Return one spelling for expressions that name the same thing.
+    """Return the canonical spelling of a name expression.
 
-    They may differ in white space, in the position of ``const``, in the words for an integer type, and in
-    whether the global namespace is named. Typedefs and default arguments are not resolved.
+    It unifies white space, the position of ``const``, the words for an integer type, and the ``::`` of the
+    global namespace. Typedefs and default arguments are not resolved.
 
     >>> normalise(" ns :: reduce< double,256 > ")
     'ns::reduce<double, 256>'
@@ -40,13 +40,13 @@ def normalise(expression: str) -> str:
 
 
 def _is_normal(expression: str) -> bool:
-    """Whether normalising would not change `expression`, which is true of most and cheap to know.
+    """Return True if `expression` is already canonical, as most are; this check is fast.
 
     >>> _is_normal("ns::reduce<double, 256>"), _is_normal("k<float const *>")
     (True, False)
     """
     words = expression.replace("::", "_").replace(", ", "_").replace("<", "_").replace(">", "_")
-    # These words have other spellings and places, and one behind a bracket has a space in front.
+    # These words have other spellings and positions; the canonical spelling has a space before them.
     return (
         words.isidentifier()
         and "signed" not in words

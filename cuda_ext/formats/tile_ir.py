@@ -1,4 +1,4 @@
-"""Read the version, the kernels and their parameters of Tile IR, as its bytecode holds them.
+"""Read the version, the kernels and their parameters from the bytecode of Tile IR.
 
 Tile IR is the portable form of tile kernels: the driver compiles it for the GPU, as it does PTX.
 """
@@ -12,10 +12,10 @@ from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Parameter, Symbol
 
 MAGIC = b"\x7fTileIR\0"
-# The kernel that NVRTC writes where a source has none.
+# NVRTC writes this kernel if a source has none.
 STAND_IN = "__$dummy_kernel"
 _HEADER_SIZE = len(MAGIC) + 4  # major and minor version, and two bytes of a tag
-# Sections, of which the last has no content.
+# Sections. The last one has no content.
 _STRINGS, _FUNCTIONS, _TYPES, _GLOBALS, _END = 1, 2, 5, 6, 0
 _IS_ALIGNED = 0x80
 # Flags of a function. Since 13.5, every kernel has hints, and every function attributes of its arguments.
@@ -27,10 +27,10 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 1, 11:
 
 
 class TileIr(NamedTuple):
-    """The contents of Tile IR: ``version`` is that of its format, ``13.3``, which follows CUDA's.
+    """The contents of Tile IR. ``version`` is the version of its format, ``13.3``, which follows CUDA's.
 
     ``kernels`` maps lowered names to parameters, of which only offset and size are known. ``variables`` are
-    those that are no constants, from format 13.5 on.
+    the globals that are not constants, from format 13.5 on.
     """
 
     version: str
@@ -74,7 +74,7 @@ class _Reader:
         return self.data[self.position - 1]
 
     def number(self) -> int:
-        """A number of up to 64 bits, in groups of seven."""
+        """Read a number of up to 64 bits, in groups of seven."""
         value, shift = 0, 0
         while shift < 64:
             group = self.byte()
@@ -106,7 +106,7 @@ def _sections(data: bytes) -> dict[int, bytes]:
 
 
 def _table(section: bytes, width: int) -> Sequence[bytes]:
-    """The items of a table, which begins with their count and offsets of `width` bytes."""
+    """Return the items of a table, which begins with their count and offsets of `width` bytes."""
     reader = _Reader(section)
     count = reader.number()
     reader.align(width)
@@ -116,7 +116,7 @@ def _table(section: bytes, width: int) -> Sequence[bytes]:
 
 
 def _kernels(reader: _Reader, version: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """The numbers of the name and of the type of each kernel."""
+    """Yield the indices of the name and of the type of each kernel."""
     for _ in range(reader.number()):
         name, type_, flags, _ = reader.number(), reader.number(), reader.byte(), reader.number()
         if flags & _HAS_HINTS or (flags & _IS_KERNEL and version >= _WITH_ATTRIBUTES):
@@ -129,7 +129,7 @@ def _kernels(reader: _Reader, version: tuple[int, int]) -> Iterator[tuple[int, i
 
 
 def _variables(reader: _Reader) -> Iterator[tuple[int, int]]:
-    """The numbers of the name and of the type of each global that is no constant."""
+    """Yield the indices of the name and of the type of each global that is not a constant."""
     for _ in range(reader.number()):
         name, type_, _, _, _, is_constant = (reader.number() for _ in range(6))
         if not is_constant:
@@ -186,7 +186,7 @@ _ATTRIBUTES: Mapping[int, Callable[[_Reader], None]] = {
 
 
 def _parameters(types: Sequence[bytes], signature: int) -> tuple[Parameter, ...]:
-    """The parameters of a kernel of the type `signature`, each at a multiple of its size."""
+    """Return the parameters of a kernel of the type `signature`, each at a multiple of its size."""
     reader = _Reader(types[signature])
     if reader.byte() != _FUNCTION:
         raise ValueError("a kernel has a type that is no function's")
@@ -201,7 +201,7 @@ def _parameters(types: Sequence[bytes], signature: int) -> tuple[Parameter, ...]
 
 
 def _size(types: Sequence[bytes], number: int) -> int:
-    """The bytes of a value: a tile without axes is its element."""
+    """Return the size of a value in bytes. A tile without axes is its element."""
     reader = _Reader(types[number])
     tag = reader.number()
     if tag == _TILE:

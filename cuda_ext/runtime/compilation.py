@@ -1,4 +1,4 @@
-"""``cuda_ext.compile`` and ``cuda_ext.prepare``: compilation at run time that the program asks for."""
+"""``cuda_ext.compile`` and ``cuda_ext.prepare``: compile at run time when the program asks for it."""
 
 from __future__ import annotations
 
@@ -68,18 +68,17 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 ) -> KernelModule:
     """Compile `source`, which is CUDA C++ text or the path of a ``.cu`` file, to a module of kernels.
 
-    Compiling needs no GPU and no driver. The module lists its kernels and images as any other one, can be
-    saved, and launches where there is a GPU.
+    Compiling needs no GPU and no driver. The module lists its kernels and images like any other module, can
+    be saved, and launches on a machine with a GPU.
 
-    `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``); by
-    default they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate`
-    lists C++ name expressions; kernels that are not templates need no listing. `headers` maps names to
-    the text of headers that the source may include besides those found in `include_dirs`. `report`
-    receives the compiler's warnings.
+    `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``). The
+    default is the GPUs of this machine, or ``all-major`` if it has none. `instantiate` lists C++ name
+    expressions; kernels that are not templates need no listing. `headers` maps names to the text of headers
+    that the source may include besides those in `include_dirs`. `report` receives the compiler's warnings.
 
-    The output of NVRTC is kept in the user's cache, and taken from there while the source, all headers, the
-    options and the tool chain are unchanged. With `options` that name files or directories it is not kept,
-    since their content is not part of the cache key; name directories under `include_dirs` instead.
+    NVRTC's output is kept in the user's cache, and taken from there while the source, all headers, the
+    options and the tool chain are unchanged. If `options` name files or directories, it is not kept, since
+    their content is not part of the cache key; name directories under `include_dirs` instead.
 
     >>> import cuda_ext
     >>> module = cuda_ext.compile(
@@ -137,7 +136,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 
 
 def _check_options(options: Sequence[str]) -> None:
-    """Refuse `options` that decide what the other arguments or the module do."""
+    """Refuse `options` that the other arguments or the module decide."""
     for index, option in enumerate(options):
         if setting := setting_of(option):
             problem = "has an argument of its own"
@@ -154,16 +153,16 @@ def prepare(
     *,
     architectures: Sequence[str] | None = None,
 ) -> Preparation:
-    """Compile what would be compiled on demand, and keep it in the user's cache.
+    """Compile kernels that would be compiled on demand, and keep them in the user's cache.
 
-    It serves container images and the start of clusters: afterwards no process compiles at its first call. No
-    GPU is needed where `architectures` are given.
+    This prepares container images and clusters: afterwards, no process compiles at its first call. With
+    `architectures`, no GPU is needed.
 
-    `expressions` are C++ name expressions of kernels of `module`; those of one source are compiled in one go.
-    By default it is everything that was built, for GPUs that no image was built for. `architectures`, spelled
-    ``sm_90``, stand for GPUs; by default they are those of this machine.
+    `expressions` are C++ name expressions of kernels of `module`; those of one source are compiled together.
+    The default is everything that was built, for GPUs without an image. `architectures`, spelled ``sm_90``,
+    stand for GPUs; the default is the GPUs of this machine.
 
-    Raises :class:`~cuda_ext.errors.BuildError` where nothing can be compiled, and
+    Raises :class:`~cuda_ext.errors.BuildError` if nothing can be compiled, and
     :class:`~cuda_ext.errors.KernelNotFoundError` for an expression that no source defines.
     """
     from cuda_ext.runtime.jit.preparation import prepare_entries
@@ -176,7 +175,7 @@ def prepare(
 
 
 class _Entry(NamedTuple):
-    """A compiled module as it is cached: its manifest, the compiler's messages, and the module's files."""
+    """A cached module: its manifest, the compiler's messages, and the module's files."""
 
     format: str
     manifest: str
@@ -208,7 +207,7 @@ class _Wanted(NamedTuple):
     compress: Compression
 
     def key(self) -> str | None:
-        """The cache key, or ``None`` if the result depends on files that cannot be part of it."""
+        """Return the cache key, or ``None`` if the result depends on files that the key cannot cover."""
         unit = self.unit
         texts = (unit.source, *unit.headers.values())
         if option_with_path(unit.options) or not all(map(names_its_includes, texts)):
@@ -217,7 +216,7 @@ class _Wanted(NamedTuple):
             identity = installed_nvrtc().identity
             own = [_tileiras_identity()] if enables_tile(unit.options) else []
         except ToolchainError:
-            return None  # opening the compiler reports it
+            return None  # opening the compiler reports the error
         options = nvrtc_options(unit.name, unit.options)
         lists = (options, unit.instantiate, self.architectures, list(map(str, self.native)), own)
         counted = (field for each in lists for field in (str(len(each)), *each))
@@ -255,8 +254,8 @@ class _Wanted(NamedTuple):
 
 
 def _with_tiles(unit: TranslationUnit, compiler: str) -> TranslationUnit:
-    """Return `unit` with the options that its tile kernels need, if it has some."""
-    from cuda_ext.compiler.front_ends.tile_code import enable_tile  # most sources have none
+    """Return `unit`, with the options for tile kernels if it has some."""
+    from cuda_ext.compiler.front_ends.tile_code import enable_tile  # most sources have no tile kernels
 
     enabled = enable_tile(unit, keep_standard=unit.options.std != _STANDARD)
     if enables_tile(enabled.options) and compiler != "nvrtc":
@@ -275,7 +274,7 @@ def _tileiras_identity() -> str:
 
 
 def _find(key: str) -> _Compiled | None:
-    """The module under `key` in the cache; ``None`` if there is none, or a damaged one."""
+    """Find the module under `key` in the cache; ``None`` if it is absent or damaged."""
     try:
         entry = codec.decode(_Entry, read_cache(key) or b"")
         manifest = manifest_file.loads(entry.manifest, "the cache")
@@ -292,7 +291,7 @@ def _gather(
     include_dirs: Sequence[str | os.PathLike[str]],
     definitions: bytes,
 ) -> tuple[str, bytes, dict[str, bytes]]:
-    """The name, text and headers of `source`. Names are relative to the common parent of all directories."""
+    """Return the name, text and headers of `source`. Names are relative to the parent of all directories."""
     listed = read_items("include_dirs", include_dirs, "a list of directories")
     directories = [
         os.path.realpath(read_path(f"include_dirs[{i}]", directory)) for i, directory in enumerate(listed)
@@ -309,7 +308,7 @@ def _gather(
                 "source: expected CUDA C++ text, found what looks like a path; "
                 f"pass pathlib.Path({quote(source)})"
             )
-        # Text includes headers as a file in the first directory would.
+        # A text includes headers like a file in the first directory.
         path = os.path.join(directories[0] if directories else _current_directory(), name)
         text = read_source("source", source)
     else:
@@ -322,7 +321,7 @@ def _gather(
 
 
 def _current_directory() -> str:
-    """The current directory; where it was removed, a path below which there can be no headers."""
+    """Return the current directory; if it was removed, a path below which there can be no headers."""
     try:
         return os.path.realpath(os.curdir)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""``cuda_ext.describe``: the content of a module, read without a driver."""
+"""``cuda_ext.describe``: read the content of a module without a driver."""
 
 from __future__ import annotations
 

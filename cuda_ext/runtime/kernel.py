@@ -1,4 +1,4 @@
-"""``Kernel``: calling it launches it."""
+"""``Kernel``: a kernel that a call launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 
-# The careful launcher and what belongs to it are imported when they are needed.
+# The careful launcher and its modules are imported only when needed.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch.torch_op import OperatorLaunch
     from cuda_ext.runtime.loaded_library import Library
 
-# More threads in a block, and more bytes of shared memory, than any GPU has.
+# Larger than the number of threads in a block, and the bytes of shared memory, of any GPU.
 _MANY = 1 << 30
 
 
 class Documentation:
-    """The docstring of a class of kernels, and of each kernel its own, for ``help``."""
+    """The docstrings of a class of kernels and of each kernel, for ``help``."""
 
     def __init__(self, text: str | None) -> None:
         self._text = text or ""
@@ -46,23 +46,23 @@ class Kernel(FastLaunch):
 
     Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
     number of blocks and `block` the number of threads in a block, each in up to three dimensions. `grid` may
-    be a function that returns it for a mapping with the arguments and constants by name. `threads` is the
+    be a function of a mapping with the arguments and constants by name. `threads` is the
     total number of threads instead: it is divided into blocks of the size with the highest occupancy, or of
     the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
     blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
-    before the kernel ahead of it in the stream has ended (programmatic dependent launch).
+    before the previous kernel in the stream has ended (programmatic dependent launch).
 
     `stream` is a handle, a stream of PyTorch or CuPy, or any object with ``__cuda_stream__``. The default is
-    the current stream of the library that the first array in device memory belongs to, or the array `like`,
-    which the kernel does not get. Without either, it is the default stream, and arguments that may hold
+    the current stream of the library of the first array in device memory, or of the array `like`, which is
+    not passed to the kernel. Without either, it is the default stream, and arguments that may contain
     addresses are refused if PyTorch or CuPy is in use. The kernel runs on the GPU that holds the arrays;
     without arrays, on the GPU of the stream, or the current one, or the first.
 
     numpy arrays are copied to the GPU for the launch, and back after it unless the parameter is a pointer to
     const (with :func:`cuda_ext.out` they are only copied back; :func:`cuda_ext.device_scope` keeps them on
     the GPU). The call then returns when the results are in the arrays. With ``wait=False`` it returns at
-    once, with an object whose ``done`` says whether the kernel has finished and whose ``wait()`` copies the
-    results back; without that call they are dropped.
+    once, with an object whose ``done`` is true when the kernel has finished and whose ``wait()`` copies the
+    results back; without that call they are discarded.
 
     Nothing is loaded before the first launch. It raises :class:`~cuda_ext.errors.ArgumentError` for arguments
     that do not fit the signature or the GPU, and a :class:`~cuda_ext.errors.DriverError` for failures of the
@@ -72,11 +72,11 @@ class Kernel(FastLaunch):
     __doc__ = Documentation(__doc__)
 
     _library: Library
-    _is_new: bool  # whether no launch was tried
+    _is_new: bool  # true before the first attempt to launch
 
     @classmethod
     def of(cls, library: Library, kernel: manifest.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
-        """The `kernel` of `library`; with variants, a launch chooses among `candidates`."""
+        """Create the `kernel` of `library`; with variants, a launch chooses among `candidates`."""
         created = cls(kernel, candidates)
         created._library = library
         created._is_new = True
@@ -90,7 +90,7 @@ class Kernel(FastLaunch):
 
     @cached_property
     def _is_fixed(self) -> bool:
-        """Whether images fix its launches, but for the grid."""
+        """True if images fix its launches, except for the grid."""
         return self._library.manifest.fixes(self._kernel)
 
     def _load(self, device: Device) -> LoadedKernel:
@@ -135,7 +135,7 @@ class Kernel(FastLaunch):
     def _prepare(self, arguments: Iterable[object]) -> bool:
         """Load the kernel for a first launch in C, which saves the import of the careful launcher.
 
-        Return whether that may do. What goes wrong is for the careful launcher to report.
+        Return True if that may suffice. The careful launcher reports all errors.
         """
         if not self._can_be_fast() or self._candidates:
             return False
@@ -199,11 +199,11 @@ class Kernel(FastLaunch):
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """The constants that it was compiled for, as Python spells them; a call of its name may give them."""
+        """The constants that it was compiled for, as Python spells them; a call by name may give them."""
         return self._kernel.constants
 
     def attributes(self, device: SupportsIndex | None = None) -> Attributes:
-        """The registers, memory and threads that it uses on the GPU number `device`, or on the current one.
+        """Return the registers, memory and threads that it uses on the GPU `device`, or on the current one.
 
         Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
         """
@@ -214,7 +214,7 @@ class Kernel(FastLaunch):
     def occupancy(
         self, block: SupportsIndex, *, shared: SupportsIndex = 0, device: SupportsIndex | None = None
     ) -> float:
-        """The fraction of a multiprocessor's threads that are resident at once, between 0 and 1.
+        """Return the fraction of a multiprocessor's threads that are resident at once, between 0 and 1.
 
         `block` is the number of threads in a block, `shared` its dynamic shared memory in bytes.
         """
@@ -225,7 +225,7 @@ class Kernel(FastLaunch):
         gpu = _device(device)
         loaded = self._load(gpu)
         if memory <= gpu.shared_memory_limit - loaded.static_shared:
-            # As a launch does: the driver counts no blocks with more memory than is allowed.
+            # Do as a launch does: the driver counts no blocks with more memory than is allowed.
             loaded.allow_shared(memory)
         # The driver takes the lower bits of larger numbers.
         blocks = loaded.blocks_per_multiprocessor(min(threads, _MANY), min(memory, _MANY))
@@ -245,12 +245,11 @@ class Kernel(FastLaunch):
         stream: Stream | None = None,
         like: DeviceArray | None = None,
     ) -> Callable[..., Any]:
-        """A function that launches the kernel with this configuration and the arguments of its call.
+        """Return a function that launches the kernel with this configuration and the arguments of its call.
 
         It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
-        The configuration is that of this call: later changes of a list, or of a stream's handle, do not
-        change it. The stream, or the array `like`, is kept alive; the current stream of the library of `like`
-        is taken at each launch.
+        Later changes of a list, or of a stream's handle, do not change the configuration. The stream, or the
+        array `like`, is kept alive; each launch takes the current stream of the library of `like`.
         """
         from cuda_ext.runtime.launch.configuration import LaunchOptions
 
@@ -260,17 +259,17 @@ class Kernel(FastLaunch):
         return BoundLaunch.of(self, options)
 
     def torch_op(self, name: str, **launch: Unpack[OperatorLaunch]) -> Any:
-        """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.
+        """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return it.
 
-        Its schema follows from the signature: arrays behind pointers that are not ``const`` are mutated. The
-        operator works under ``torch.compile``, has no gradient, and returns nothing. `launch` are the
-        keywords of a launch; each may be a function of all arguments instead of a value, or the name of an
-        integer parameter.
+        Its schema follows from the signature: the operator mutates arrays behind pointers that are not
+        ``const``. It works under ``torch.compile``, has no gradient, and returns nothing. `launch` are the
+        keywords of a launch; each may be a value, a function of all arguments, or the name of an integer
+        parameter.
 
         >>> axpy = kernels.axpy["float"].torch_op("mylib::axpy", threads="n")  # doctest: +SKIP
         >>> axpy(x.numel(), 2.0, x, y)  # doctest: +SKIP
 
-        Raises :class:`~cuda_ext.errors.ArgumentError` for parameters that PyTorch has no type for.
+        Raises :class:`~cuda_ext.errors.ArgumentError` for parameters whose types PyTorch lacks.
         """
         from cuda_ext.runtime.launch.torch_op import register_operator
 
@@ -297,9 +296,9 @@ class Kernel(FastLaunch):
 
 
 def advise_keywords(launch: object, is_fixed: bool) -> str:
-    """The keywords for `launch`, which Triton and Numba put in brackets: ``k[grid](x)``, ``k[1, 256](x)``.
+    """Suggest keywords for `launch`, the brackets of Triton and Numba: ``k[grid](x)``, ``k[1, 256](x)``.
 
-    If the image of the kernel `is_fixed`, all of it is the grid, as in Triton.
+    If the image of the kernel `is_fixed`, all of `launch` is the grid, as in Triton.
     """
     grid, *block = launch if isinstance(launch, tuple) and launch and not is_fixed else (launch,)
     extents = getattr(grid, "__name__", repr(grid)).replace("<lambda>", "lambda named: ...")

@@ -1,4 +1,4 @@
-"""The library behind a module of kernels: what its names stand for, and the loading of its images."""
+"""The library behind a module of kernels: it looks up names and loads images."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Request
 
-    # What the driver loads: an image that was built, or one that was compiled on demand.
+    # An image that was built, or one that was compiled on demand.
     _Code: TypeAlias = Image | Entry
 
-# Of the compiler of PTX and of the library: names, values, and their number.
+# No options for the PTX compiler and the library: names, values, and their number.
 _NO_OPTIONS = (0, 0, 0, 0, 0, 0)
 
 
@@ -50,14 +50,14 @@ class Library:
     """The kernels and symbols of `manifest`, which `module` shows; `read` returns the content of its files.
 
     A unit is loaded when the first of its kernels or symbols is used, once per process, and stays loaded.
-    What was not built ahead is compiled on demand.
+    Missing kernels are compiled on demand.
     """
 
     def __init__(self, module: ModuleType, manifest: Manifest, read: Callable[[str], bytes]) -> None:
         self.module = module
         self.manifest = manifest
         self.read = read
-        # What was looked up: kernels by their expression, so that each is a single object, and all by name.
+        # Results of lookups: kernels by expression, so that each is a single object, and all objects by name.
         self.kernels: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
         self._loaded: dict[object, int] = {}
@@ -67,7 +67,7 @@ class Library:
 
     @cached_property
     def names(self) -> Names:
-        """What can be looked up."""
+        """The names that can be looked up."""
         return Names(self.manifest)
 
     @cached_property
@@ -119,7 +119,7 @@ class Library:
         return kernel_on_device
 
     def address(self, symbol: Symbol, device: Device) -> int:
-        """The address of `symbol` on `device`, whose context must be current. Raises as :meth:`kernel`."""
+        """Return the address of `symbol` on `device`. Its context is current. Raises as :meth:`kernel`."""
         code, lowered = self._resolve(symbol, device)
         try:
             library = self._load(code, device.driver)
@@ -129,7 +129,7 @@ class Library:
         return address
 
     def image(self, entity: Kernel | Symbol, device: Device) -> Image:
-        """The image that was built for `device` of the unit of `entity`.
+        """Return the image of the unit of `entity` that was built for `device`.
 
         Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`.
         """
@@ -139,7 +139,7 @@ class Library:
         return image
 
     def is_compiled(self, kernel: Kernel, device: Device) -> bool:
-        """Whether an image of `kernel` for `device` was built, or compiled on demand before."""
+        """Return True if an image of `kernel` for `device` was built, or compiled on demand before."""
         unit = self.manifest.units[kernel.unit]
         request = self._instantiation(kernel, device)
         if request is None:
@@ -151,13 +151,13 @@ class Library:
         return self.on_demand.find(request) is not None
 
     def _instantiation(self, entity: Kernel | Symbol, device: Device) -> Request | None:
-        """The request for `entity` on `device`, if it is a kernel that was instantiated on demand."""
+        """Return the request for `entity` on `device`, if it is a kernel that was instantiated on demand."""
         if not isinstance(entity, Kernel) or not (owner := self._owners.get(entity.expression)):
             return None
         return self.on_demand.request_kernel(owner, entity.expression, device.capability)
 
     def _resolve(self, entity: Kernel | Symbol, device: Device) -> tuple[_Code, str]:
-        """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
+        """Return the code of `entity` for `device` and its lowered name there; compile it if necessary."""
         unit = self.manifest.units[entity.unit]
         code: _Code
         if request := self._instantiation(entity, device):
@@ -180,7 +180,7 @@ class Library:
         raise _explain_jit(error, obstacle) from None
 
     def _lowered_name(self, entity: Kernel | Symbol, code: _Code, device: Device) -> str:
-        """The lowered name of `entity` in `code`. Raises :class:`NoImageError` if `code` lacks it."""
+        """Return the lowered name of `entity` in `code`. Raises :class:`NoImageError` if `code` lacks it."""
         if isinstance(code, Image):
             image, lowered = code.architecture, self.manifest.lowered_name(entity, code)
         else:
@@ -207,7 +207,7 @@ class Library:
             return self._loaded[key]
 
     def _read_image(self, image: Image) -> bytes:
-        """Read and verify the file of `image`: the driver would read beyond the end of a cut one."""
+        """Read and verify the file of `image`: the driver would read beyond the end of a truncated one."""
         try:
             content = self.read(image.file)
         except OSError as error:
@@ -232,7 +232,7 @@ class Library:
     def _explain(
         self, error: DriverCallError, entity: Kernel | Symbol, code: _Code, device: Device
     ) -> DriverError:
-        """The exception of :meth:`kernel` for an `error` of the driver, which rejects `code`."""
+        """Convert an `error` of the driver, which rejects `code`, to the exception of :meth:`kernel`."""
         manifest, unit, driver = self.manifest, self.manifest.units[entity.unit], device.driver.version
         rejected = f"what was compiled on demand for {code.architecture}"
         if isinstance(code, Image):
@@ -251,7 +251,7 @@ class Library:
 
 
 def _explain_jit(error: DriverError, obstacle: str) -> DriverError:
-    """Say in `error` why nothing is compiled on demand instead: its `obstacle`, if there is one."""
+    """Add to `error` the `obstacle` to compilation on demand, if there is one."""
     if obstacle:
         error.remedy = f"jit: {obstacle}; {error.remedy}"
     return error
@@ -261,13 +261,13 @@ class Names:
     """The names in `manifest`: kernels, variants, symbols and namespaces.
 
     A kernel has the name expression of the manifest. A specialised kernel, whose candidates are all called
-    ``name if condition``, is one kernel with the name in front of the condition.
+    ``name if condition``, is one kernel with the name before the condition.
     """
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._positions = {name: position for position, name in enumerate(_names(manifest.kernels))}
-        # By name; of a specialised kernel, the position is that of the last candidate.
+        # By name; for a specialised kernel, the position of the last candidate.
         self._kernels: dict[str, int] = {}
         self.specialised: set[str] = set()
         for expression, position in self._positions.items():
@@ -308,31 +308,31 @@ class Names:
 
     @property
     def looked_up(self) -> list[str]:
-        """What can be looked up: names with and without template arguments and parameters, and namespaces."""
+        """All names with and without template arguments and parameters, and namespaces."""
         return [*dict.fromkeys([*self._overloads, *self.everything, *self.members])]
 
     def overloads(self, name: str) -> Sequence[str]:
-        """The kernels that `name` may mean: ``f`` and ``f<int>`` both mean ``f<int>(int*)``."""
+        """List the kernels that `name` may mean: ``f`` and ``f<int>`` both mean ``f<int>(int*)``."""
         return self._overloads.get(name, ())
 
     def has_kernel(self, name: str) -> bool:
-        """Return whether `name` is that of a kernel, with its template arguments and parameters."""
+        """Return True if `name` is a kernel, with its template arguments and parameters."""
         return name in self._kernels
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel called `name`; of a specialised one, the last candidate under that name."""
+        """Return the kernel `name`; for a specialised kernel, the last candidate under this name."""
         kernel = self._manifest.kernels[self._kernels[name]]
         return kernel._replace(expression=name) if name in self.specialised else kernel
 
     def variants(self, name: str) -> Variants | None:
-        """The variants called `name`, or ``None``."""
+        """Return the variants `name`, or ``None``."""
         position = self._variants.get(name)
         return None if position is None else self._manifest.variants[position]
 
     def candidates(self, variants: Variants) -> list[Kernel]:
-        """The kernels among which `variants` choose.
+        """List the kernels among which `variants` choose.
 
-        Raises :class:`~cuda_ext.errors.ManifestError` if one is missing, or one call does not fit all.
+        Raises :class:`~cuda_ext.errors.ManifestError` if one is missing, or if one call does not fit all.
         """
         positions = [self._positions.get(candidate.kernel) for candidate in variants.candidates]
         found = [self._manifest.kernels[position] for position in positions if position is not None]
@@ -346,7 +346,7 @@ class Names:
         return found
 
     def symbols(self, name: str) -> list[Symbol]:
-        """The symbols called `name`, of which each unit may have one."""
+        """List the symbols called `name`; each unit may have one."""
         return [self._manifest.symbols[position] for position in self._symbols.get(name, ())]
 
 
@@ -355,7 +355,7 @@ def _names(records: Sequence[Kernel] | Sequence[Symbol] | Sequence[Variants]) ->
 
 
 def _strip_parameters(name: str) -> str:
-    """`name`, a normalised name expression, without the list of parameters with which it ends.
+    """Remove the final parameter list from `name`, a normalised name expression.
 
     >>> _strip_parameters("f<(Mode)1>(int, void(*)(int))")
     'f<(Mode)1>'

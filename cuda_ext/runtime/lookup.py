@@ -40,7 +40,7 @@ class Namespace:
     """
 
     def __init__(self, library: Library, name: str) -> None:
-        # C++ reserves names with two underscores, so these hide no kernel.
+        # C++ reserves names with two underscores, so these names hide no kernel.
         self.__library__ = library
         self.__qualified__ = name
 
@@ -98,7 +98,7 @@ class KernelTemplate(Overloads, Namespace):
 
     @cached_property
     def __is_fixed__(self) -> bool:
-        """Whether images fix the launches: those of one kernel of a front-end do, and so do all."""
+        """True if images fix the launches. All kernels of a front-end's function are alike in this."""
         return any(_kernel(self.__library__, name)._is_fixed for name in self.__names__[:1])
 
     @cached_property
@@ -110,15 +110,15 @@ class KernelTemplate(Overloads, Namespace):
         return index
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
-        """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
+        """Return the instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
-        Of overloaded kernels, ``"(int, float*)"`` selects the one with these parameters.
+        For overloaded kernels, ``"(int, float*)"`` selects the kernel with these parameters.
         """
-        # True and 1 are equal, and are other template arguments.
+        # True and 1 are equal in Python, but different template arguments.
         key = arguments if isinstance(arguments, str) else (arguments, *map(type, _each(arguments)))
         try:
             return self.__items__[key]
-        except (KeyError, TypeError):  # not looked up before, or no template arguments
+        except (KeyError, TypeError):  # not looked up before, or not template arguments
             pass
         try:
             kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
@@ -136,7 +136,7 @@ class KernelTemplate(Overloads, Namespace):
     def prepare(
         self, instantiations: Iterable[TemplateArguments], *, architectures: Sequence[str] | None = None
     ) -> Preparation:
-        """Compile `instantiations`, spelled as in brackets, in one go, as :func:`cuda_ext.prepare` does.
+        """Compile `instantiations`, spelled as in brackets, together, as :func:`cuda_ext.prepare` does.
 
         >>> kernels.axpy.prepare(["__half", "double"], architectures=["sm_90"])  # doctest: +SKIP
         Preparation(compiled=('axpy<__half> for sm_90', 'axpy<double> for sm_90'), known=())
@@ -150,7 +150,7 @@ class KernelTemplate(Overloads, Namespace):
         return prepare_entries(self.__library__.on_demand, expressions, targets)
 
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
-        """Launch the kernel of this name that fits the arguments.
+        """Launch the kernel with this name that fits the arguments.
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
@@ -159,7 +159,7 @@ class KernelTemplate(Overloads, Namespace):
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
-        # Not for known types.
+        # Calls with known types do not need these.
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
             name_arguments,
@@ -171,12 +171,12 @@ class KernelTemplate(Overloads, Namespace):
             refuse_compiled_options(index.shapes, keywords)
         if flat := flatten_tuples(index.shapes, arguments, keywords):
             return self(*flat[0], **flat[1])
-        # Where constants are given by position, each argument is taken for what the function calls it.
+        # If constants are given by position, name each argument as the function names it.
         named = name_arguments(index.shapes, arguments, keywords)
         by_position = () if named else arguments
         kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
         result = kernel(*arguments, **keywords)
-        # Types whose values were refused must not choose a kernel for the next call.
+        # Do not let types whose values were refused choose a kernel for the next call.
         if index.is_remembered(len(arguments)):
             self.__remember__(kernel, *arguments, **keywords)
         return result
@@ -192,7 +192,7 @@ def _qualify(namespace: Namespace, name: str) -> str:
 
 
 def _expression(template: KernelTemplate, arguments: TemplateArguments) -> str:
-    """The name expression of the instantiation, or of the overload, that brackets with `arguments` select."""
+    """Return the name expression of the instantiation or overload that these brackets select."""
     text = ", ".join(map(_spell, _each(arguments)))
     return template.__qualified__ + (text if text.startswith("(") else f"<{text}>")
 
@@ -202,7 +202,7 @@ def _each(arguments: TemplateArguments) -> tuple[str | int, ...]:
 
 
 def _is_launch(template: KernelTemplate, arguments: object) -> bool:
-    """Whether brackets hold what can only be a grid: a function, tuples, or numbers where types belong."""
+    """Return True if the brackets can only be a grid: a function, tuples, or numbers instead of types."""
     first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
     if not isinstance(first, int):
         return isinstance(first, tuple) or (callable(first) and not isinstance(first, type))
@@ -222,19 +222,19 @@ def _spell(argument: str | int) -> str:
 
 
 def _look_up(library: Library, name: str) -> Entity:
-    """The object that the normalised `name` stands for.
+    """Find the object with the normalised `name`.
 
     Raises :class:`KernelNotFoundError`.
     """
     if name not in library.objects:
-        # Of two threads that get here, one stores its object.
+        # If two threads get here, one of them stores its object.
         library.objects.setdefault(name, _create(library, name))
     entity: Entity = library.objects[name]
     return entity
 
 
 def _kernel(library: Library, name: str) -> Kernel:
-    """The kernel of the manifest that is called `name`."""
+    """Find the kernel `name` of the manifest."""
     if name not in library.kernels:
         names = library.names
         variants = names.variants(name) if name in names.specialised else None
@@ -266,7 +266,7 @@ def _create(library: Library, name: str) -> Entity:
         )
     if name and name in names.members:
         return Namespace(library, name)
-    if escape_controls(name) != name:  # no key of a cache can have it
+    if escape_controls(name) != name:  # a cache key cannot contain it
         raise _not_found(library, name)
     if meant := _spelled_otherwise(library, name):
         return _look_up(library, meant)
@@ -278,8 +278,8 @@ def _create(library: Library, name: str) -> Entity:
 
 
 def _spelled_otherwise(library: Library, name: str) -> str | None:
-    """The name of what was built that `name` spells with typedefs, constants or other literals."""
-    from cuda_ext.formats.lowered_names.meanings import find_meant  # not needed for names of the manifest
+    """Find a built kernel that `name` spells with typedefs, constants or other literals; return its name."""
+    from cuda_ext.formats.lowered_names.meanings import find_meant  # the manifest's own names do not need it
 
     names, units = library.names, library.manifest.units
 
@@ -290,17 +290,17 @@ def _spelled_otherwise(library: Library, name: str) -> str | None:
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:
-    from cuda_ext.runtime.variants import Variants  # few modules have any
+    from cuda_ext.runtime.variants import Variants  # few modules have variants
 
     kernels = library.names.candidates(variants)
-    if variants.specialised:  # they have no names of their own
+    if variants.specialised:  # the candidates have no names of their own
         return Variants.among(library, [Kernel.of(library, kernel) for kernel in kernels], variants)
     candidates = [_kernel(library, kernel.expression) for kernel in kernels]
     return Variants.among(library, candidates, variants)
 
 
 def _instantiate(library: Library, name: str) -> Kernel:
-    """The instantiation `name`, compiled on demand for the current GPU."""
+    """Compile the instantiation `name` on demand for the current GPU."""
     on_demand = library.on_demand
     obstacle = on_demand.obstacle()
     if not obstacle:
@@ -313,7 +313,7 @@ def _instantiate(library: Library, name: str) -> Kernel:
             obstacle = on_demand.obstacle(unit, device.driver.version)
             if not obstacle:
                 compiled = library.instantiate(name, owner, device)
-                # NVRTC knows more spellings of what was built than the manifest.
+                # NVRTC knows more spellings of built kernels than the manifest.
                 for built in library.names.overloads(plain_name(name)):
                     if library.names.kernel(built).lowered == compiled.lowered:
                         return _kernel(library, built)

@@ -1,4 +1,4 @@
-"""What the error says about a kernel that a module does not have."""
+"""Explain why a module has no kernel of a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cuda_ext.text.brackets import split_arguments
 
 
 def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
-    """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
+    """Return the error for `name`; `obstacle` is the reason why it is not compiled on demand."""
     module = library.manifest.module
     plain = plain_name(name)
     if alike := _kernels_with_arguments(library, name):
@@ -48,9 +48,9 @@ def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> K
 
 
 def _kernels_with_arguments(library: Library, name: str) -> list[str]:
-    """The kernels of a template, or a Python function, that have the arguments of `name` among others.
+    """List the kernels of a template, or a Python function, whose arguments include those of `name`.
 
-    Those are in the order of `name`, which may leave out what stands in front of a value: ``BLOCK=``.
+    The order must be that of `name`, which may leave out the prefix of a value: ``BLOCK=``.
     """
 
     def arguments(expression: str) -> list[str]:
@@ -65,7 +65,7 @@ def _kernels_with_arguments(library: Library, name: str) -> list[str]:
 
 
 def _line_of_function(library: Library, name: str) -> str:
-    """The instantiation for the kernel `name` of a Python function, after another of it; or nothing."""
+    """Write the instantiation for the kernel `name` of a Python function like another one; or nothing."""
     for kernel in library.manifest.kernels:
         source = library.manifest.units[kernel.unit].sources[0]
         built = kernel.expression.partition(" if ")[0]
@@ -75,12 +75,12 @@ def _line_of_function(library: Library, name: str) -> str:
             try:
                 return instantiate_alike(source.instantiate[0], built, name)
             except ValueError:
-                continue  # in a damaged manifest
+                continue  # the manifest is damaged
     return ""
 
 
 def join_names(names: Iterable[str], most: int = 20) -> str:
-    """Join `names` for a message, at `most` so many of them."""
+    """Join `names` for a message, but at most `most` of them."""
     first = list(names)
     more = f" and {len(first) - most} more" if len(first) > most else ""
     return ", ".join(first[:most]) + more

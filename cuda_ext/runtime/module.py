@@ -45,7 +45,7 @@ class KernelModule(ModuleType):
 
     @property
     def __kernels__(self) -> KernelModule:
-        """The module itself. For type checkers it has brackets, which modules lack."""
+        """The module itself. Type checkers see brackets on it, which modules lack."""
         return self
 
     def __dir__(self) -> list[str]:
@@ -57,7 +57,7 @@ class KernelModule(ModuleType):
     def __contains__(self, name: object) -> bool:
         return name in dir(self)
 
-    __all__ = property(__dir__)  # what * imports
+    __all__ = property(__dir__)  # ``import *`` takes these names
 
     def __repr__(self) -> str:
         from cuda_ext.errors import ManifestError
@@ -77,7 +77,7 @@ class KernelModule(ModuleType):
         return import_module, (self.__name__,)
 
     def __deepcopy__(self, memo: object) -> KernelModule:
-        return self  # copies of its kernels refer to it
+        return self  # copies of its kernels also refer to it
 
 
 def _global_namespace(module: KernelModule) -> Namespace:
@@ -93,7 +93,7 @@ def bind(name: str) -> None:
     """
     module = sys.modules[name]
     state = vars(module)
-    # After a reload, drop what was looked up before.
+    # After a reload, forget earlier lookups.
     for known in [name for name in state if name in _STATE or not name.startswith("__")]:
         del state[known]
     module.__class__ = KernelModule
@@ -109,7 +109,7 @@ def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModul
 
 
 def library_of(module: ModuleType) -> Library:
-    """The library of a module of kernels.
+    """Return the library of a module of kernels.
 
     Raises :class:`TypeError` for other modules, :class:`~cuda_ext.errors.ManifestError` for a damaged one.
     """
@@ -117,14 +117,14 @@ def library_of(module: ModuleType) -> Library:
         raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     state = vars(module)
     if "__library__" not in state:
-        # Of two threads that get here, one stores its library.
+        # If two threads get here, one of them stores its library.
         state.setdefault("__library__", _open_library(module))
     library: Library = state["__library__"]
     return library
 
 
 def _is_readable(path: str) -> bool:
-    """Whether `path` is a regular file of at most 2 GiB; without an import, since each module is asked."""
+    """Return True if `path` is a regular file of at most 2 GiB. It imports nothing: every module calls it."""
     return os.path.isfile(path) and os.path.getsize(path) <= 2 << 30  # noqa: PTH113, PTH202
 
 
@@ -139,7 +139,7 @@ def _open_library(module: KernelModule) -> Library:
     def read(file: str) -> bytes:
         path = os.path.join(directory, file)  # noqa: PTH118 - as above
         if os.path.exists(path) and not _is_readable(path):  # noqa: PTH110 - as above
-            from cuda_ext.filesystem.regular_file import read_file  # says what is wrong
+            from cuda_ext.filesystem.regular_file import read_file  # raises the error
 
             return read_file(path)
         content: bytes = loader.get_data(path)

@@ -1,8 +1,7 @@
 """Overload resolution: choose the kernel of a name that fits the constants and types of a call's arguments.
 
 A name may have hundreds of kernels. So an index has, for each constant and for each type of a parameter, the
-set of kernels with it, as a number whose bits are kernels. A choice looks at each argument once, not at each
-kernel.
+set of kernels with it, as a bit set. A choice looks at each argument once, not at each kernel.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _MOST_LISTED = 10
 class OverloadIndex:
     """The `kernels` of one name.
 
-    ``shapes`` has one kernel for each set of names of parameters and constants. The others are what a
-    remembered choice depends on, for ``_launch.Overloads``: the values of ``constants``, by their names and
-    types; the names in ``order``, the arguments of the function, where more are given by position than the
+    ``shapes`` has one kernel for each set of names of parameters and constants. The other attributes are what
+    a remembered choice depends on, for ``_launch.Overloads``: the values of ``constants``, by their names and
+    types; the names in ``order``, the arguments of the function, if more are given by position than the
     ``fewest`` parameters of a kernel.
     """
 
@@ -72,14 +71,14 @@ class OverloadIndex:
                 by_type.setdefault(type(value), {})[value] = value
 
     def choose(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> Kernel:
-        """Choose the kernel that fits the arguments best. Only values of constants matter.
+        """Choose the kernel that fits the arguments best. Only the values of constants matter.
 
-        Raises :class:`ArgumentError` if none fits, or if several fit and none is at least as good as all
+        Raises :class:`ArgumentError` if no kernel fits, or if several fit and none is at least as good as all
         others in each argument.
         """
         named = {name: value for name, value in keywords.items() if name not in OPTIONS}
         candidates = self._choose_by_constants(named)
-        # For each argument, the kernels that it fits exactly, and all that it fits.
+        # For each argument, the kernels that it fits exactly, and all kernels that it fits.
         given = [*arguments, *named.values()]
         exact, accepting = [0] * len(given), [0] * len(given)
         fits = matching = 0
@@ -104,16 +103,16 @@ class OverloadIndex:
         raise self._refuse(arguments, named, fits, matching, accepting)
 
     def is_remembered(self, count: int) -> bool:
-        """Whether a choice with `count` arguments by position depends only on what ``_launch`` knows.
+        """Return True if a choice with `count` arguments by position depends only on facts that C knows.
 
-        Of functions with tuples of several lengths, each kernel has constants at other positions.
+        If a function takes tuples of several lengths, constants are at different positions in each kernel.
         """
         return self._is_one_order or count <= self.fewest
 
     def _choose_by_constants(self, named: Mapping[str, object]) -> int:
-        """The kernels that were compiled for those of the arguments `named` that are constants of theirs.
+        """Return the kernels whose constants agree with the arguments `named`.
 
-        What is a constant of one kernel may be a parameter of another.
+        A constant of one kernel may be a parameter of another.
         """
         chosen = self._all
         for name in self._with.keys() & named.keys():
@@ -136,7 +135,7 @@ class OverloadIndex:
         matching: int,
         accepting: Sequence[int],
     ) -> ArgumentError:
-        """The error for arguments that fit none of the kernels `matching` by number and names, or several."""
+        """Return the error for arguments that fit none or several of the kernels `matching` by name."""
         given = [*arguments, *named.values()]
         names = [
             *(p.name for p in next(self._in(matching or self._all)).parameters[: len(arguments)]),
@@ -145,10 +144,10 @@ class OverloadIndex:
         for name, argument in zip(names, given, strict=False):
             try:
                 device_memory(argument)
-            except ArgumentError as error:  # an array that no kernel can take, in other memory for instance
+            except ArgumentError as error:  # no kernel can take this array, for instance in other memory
                 error.where = f"argument {name!r}"
                 return error
-        # With the names, which may be misspelt.
+        # Show the names, which may be misspelt.
         spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
         types = ", ".join([*map(_describe_type, arguments), *spelled])
         if fits:
@@ -169,7 +168,7 @@ class OverloadIndex:
         return ArgumentError(problem, remedy=f"built:{listed}")
 
     def _refuse_shape(self, types: str, named: Mapping[str, object]) -> ArgumentError:
-        """The error for arguments that no kernel has by number and names."""
+        """Return the error for a number or names of arguments that no kernel has."""
         own = {*self._with, *(p.name for kernel in self.shapes for p in kernel.parameters)}
         listed = f"built:{_signatures(self._kernels)}"
         for name in named:
@@ -191,7 +190,7 @@ class _Shape:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.kernels = 0
-        # For each parameter, one of each type, and the kernels that have it.
+        # For each parameter, one example of each type, and the kernels that have it.
         self._types: list[dict[object, tuple[Parameter, int]]] = [{} for _ in kernel.parameters]
         self._positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
 
@@ -205,9 +204,9 @@ class _Shape:
     def match(
         self, arguments: Sequence[object], named: Mapping[str, object]
     ) -> list[Iterable[tuple[Parameter, int]]] | None:
-        """The parameters that `arguments` and those `named` are for, none for a constant, by their types.
+        """Match `arguments` and those `named` to parameters, by their types; a constant matches none.
 
-        ``None`` if they are others than the kernels have.
+        Return ``None`` if the kernels have other parameters.
         """
         rest = self._positions.keys() - [p.name for p in self.kernel.parameters[: len(arguments)]]
         if len(arguments) > len(self._types) or named.keys() - self.kernel.constants.keys() != rest:
@@ -217,7 +216,7 @@ class _Shape:
 
 
 def _fits(types: Iterable[tuple[Parameter, int]], argument: Any) -> tuple[int, int]:
-    """The kernels with parameters of these types that the argument fits exactly, and after a conversion."""
+    """Return the kernels with parameters of these types that the argument fits exactly, or converted."""
     exact = converted = 0
     for parameter, kernels in types:
         is_exact = _fits_exactly(parameter, argument)
@@ -229,7 +228,7 @@ def _fits(types: Iterable[tuple[Parameter, int]], argument: Any) -> tuple[int, i
 
 
 def _fits_exactly(parameter: Parameter, argument: Any) -> bool | None:
-    """Return how well `argument` fits: exactly, or after a conversion; ``None`` if it does not."""
+    """Return True if `argument` fits exactly, False if it fits after a conversion; ``None`` if not at all."""
     match parameter.kind:
         case "pointer":
             return _fits_pointer(parameter, argument)
@@ -250,7 +249,7 @@ def _fits_exactly(parameter: Parameter, argument: Any) -> bool | None:
 
 
 def _fits_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> bool:
-    """The fit of a number: Python's have no width, numpy's do."""
+    """Return how a number fits: numbers of Python have no width, those of numpy do."""
     dtype = getattr(argument, "dtype", None)
     return of_that_kind if dtype is None else dtype_of_typestr(dtype.str) in accepted_dtypes(parameter.type)
 
@@ -264,7 +263,7 @@ def _fits_pointer(parameter: Parameter, argument: Any) -> bool | None:
         try:
             memory = device_memory(argument)
         except ArgumentError:
-            return False  # the launch reports what is wrong with it
+            return False  # the launch reports the error
         if memory is None:
             return None
         dtype = memory.dtype
@@ -275,7 +274,7 @@ def _fits_pointer(parameter: Parameter, argument: Any) -> bool | None:
 
 
 def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> ArgumentError:
-    """The error for an argument that fits none of the `parameters` that it is given for."""
+    """Return the error for an argument that fits none of its possible `parameters`."""
     types = [*dict.fromkeys(parameter.type for parameter in parameters)]
     if len(types) == 1:
         (field,) = make_fields(parameters[:1])
@@ -292,7 +291,7 @@ def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> Argument
 
 
 def _signatures(kernels: Sequence[Kernel]) -> str:
-    """The signatures of the first kernels, each in a line."""
+    """Write the signatures of the first kernels, one per line."""
     more = [f"and {len(kernels) - _MOST_LISTED} more"] if len(kernels) > _MOST_LISTED else []
     return "".join(f"\n  {line}" for line in [*(k.signature for k in kernels[:_MOST_LISTED]), *more])
 

@@ -1,4 +1,4 @@
-"""``cuda_ext.save`` and ``cuda_ext.load``: a module of kernels in a directory."""
+"""``cuda_ext.save`` and ``cuda_ext.load``: store a module of kernels in a directory, and load it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
-    """Save `module` in `directory`, for :func:`load`. A module that was saved there before is replaced.
+    """Save `module` in `directory`, for :func:`load`. This replaces a module that was saved there before.
 
-    Raises :class:`FileExistsError` if the directory holds other files.
+    Raises :class:`FileExistsError` if the directory contains other files.
     """
-    from pathlib import Path  # slow to import, as what writes files is
+    from pathlib import Path  # slow to import, like the module that writes files
 
     from cuda_ext.filesystem.atomic_directory import replace_directory
 
@@ -32,7 +32,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
 
 
 def load(directory: str | os.PathLike[str]) -> KernelModule:
-    """Load the module that :func:`save` put into `directory`.
+    """Load the module that :func:`save` wrote to `directory`.
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
     """

@@ -1,4 +1,4 @@
-"""``Symbol``: a variable in device memory, and copies to and from it."""
+"""``Symbol``: a variable in device memory, with copies from and to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Memory: TypeAlias = "DeviceArray | HasArrayInterface | Buffer"
-# The kinds of the parameters that convert a number to each dtype. C++ has structures for floats of 16 bits.
+# The kinds of parameters that convert a number to each dtype. C++ has structures for 16-bit floats.
 _KINDS: dict[str, ParameterKind] = {
     "bool": "bool",
     "int": "integer",
@@ -49,7 +49,7 @@ _KINDS: dict[str, ParameterKind] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Symbol:
-    """A ``__constant__`` or ``__device__`` variable. Each GPU has its own copy of it.
+    """A ``__constant__`` or ``__device__`` variable. Each GPU has its own copy.
 
     ``weights.copy_from(array)`` fills it, ``weights.numpy()`` and ``weights.copy_to(array)`` read it. Host
     memory is any object with the buffer protocol, device memory any array that a kernel takes for a pointer.
@@ -76,12 +76,12 @@ class Symbol:
 
     @property
     def element(self) -> str:
-        """The C++ type of its elements, ``float``; of a variable that is no array, its type."""
+        """The C++ type of its elements, ``float``; for a variable that is not an array, its type."""
         return element_and_shape(self.type)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents, ``(3, 3)``; ``()`` for a variable that is no array."""
+        """Its extents, ``(3, 3)``; ``()`` for a variable that is not an array."""
         return element_and_shape(self.type)[1]
 
     @property
@@ -100,7 +100,7 @@ class Symbol:
         return self._address(open_driver().current_device())
 
     def address_on(self, device: SupportsIndex) -> int:
-        """Its address on the GPU with the ordinal `device`."""
+        """Return its address on the GPU with the ordinal `device`."""
         with self._name_in_errors():
             return self._address(_find_device(open_driver(), None, None, device))
 
@@ -114,7 +114,7 @@ class Symbol:
         """Fill the variable from `source`: memory, or a number if the variable is a single number.
 
         Raises :class:`ArgumentError` unless `source` is contiguous and has exactly the variable's size and
-        type (where its type is known), and for an array on another GPU than `device`.
+        type (if its type is known), and for an array on another GPU than `device`.
         """
         with self._name_in_errors():
             if (number := self._pack_number(source)) is not None:
@@ -197,7 +197,7 @@ class Symbol:
                 driver.call("cuStreamSynchronize", handle)
 
     def _pack_number(self, value: Any) -> bytes | None:
-        """The bytes of a number for a variable that is a single number; ``None`` for anything else."""
+        """Return the bytes of a number for a variable that is a single number; ``None`` for anything else."""
         if not isinstance(value, numbers.Number) or self.shape or self.type.endswith("*"):
             return None
         name = self.dtype.rstrip("0123456789")
@@ -209,7 +209,7 @@ class Symbol:
         return struct.pack(f"<{field.format}", field.convert(value))
 
     def _memory_of(self, value: Any, *, writable: bool = False) -> DeviceMemory | memoryview:
-        """The memory of `value`. Raises :class:`ArgumentError` if it does not fit the variable."""
+        """Return the memory of `value`. Raises :class:`ArgumentError` if it does not fit the variable."""
         memory = device_memory(value)
         if memory is not None:
             layout = array_layout(value)
@@ -230,7 +230,7 @@ class Symbol:
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:
-        """Name the variable in errors that name no argument."""
+        """Name the variable in errors without the name of an argument."""
         try:
             yield
         except ArgumentError as error:
@@ -251,7 +251,7 @@ def _find_device(
     stream: GivenStream | None,
     device: SupportsIndex | None,
 ) -> Device:
-    """The GPU of a copy: that of `memory`, `device` or `stream`, which must be one where they are known."""
+    """Find the GPU of a copy: that of `memory`, `device` or `stream`, which must agree if they are known."""
     holder = None
     if isinstance(memory, DeviceMemory) and driver.count > 1:
         holder = memory.device
@@ -286,7 +286,7 @@ def _view(value: Any) -> memoryview:
 
 
 class _Buffer(ctypes.Structure):
-    """``Py_buffer``: ctypes gives the address of memory that may be written only."""
+    """``Py_buffer``: ctypes returns only the address of writable memory."""
 
     _fields_ = (
         ("address", ctypes.c_void_p),

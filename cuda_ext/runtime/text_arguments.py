@@ -1,6 +1,6 @@
-"""Check the texts that a program passes to functions of this package, before they reach a compiler or a file.
+"""Check texts that a program passes to this package, before they reach a compiler or a file.
 
-A wrong type is a :class:`TypeError`, and a text that no compiler could take a :class:`ValueError`. Both name
+A wrong type is a :class:`TypeError`, and a text that no compiler accepts a :class:`ValueError`. Both name
 the argument.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import escape_controls
 
-_LONGEST = 100  # characters of an argument that a message quotes
+_LONGEST = 100  # the number of characters of an argument that a message quotes
 
 
 def quote(text: str) -> str:
-    """Spell `text` as Python does, cut to what a message has space for."""
+    """Spell `text` as Python does, shortened for a message."""
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
@@ -40,7 +40,7 @@ def read_texts(argument: str, values: object) -> tuple[str, ...]:
 
 
 def read_items(argument: str, values: object, what: str) -> list[Any]:
-    """Return the items of `values`, a list or the like, which are counted before they take memory."""
+    """Return the items of `values`, a list or the like. They are counted before they take memory."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray | Mapping):
         raise _unexpected(argument, what, values)
     items = list(itertools.islice(values, MOST_INSTANTIATIONS + 1))

@@ -59,7 +59,7 @@ class _TensorMapDescriptor(Protocol):
     def replace_address(self, tensor: Any, /) -> None: ...
 
 
-# Arguments. Which of their values fit is for the launch to check.
+# Types of arguments. A launch checks which of their values fit.
 ConstPointer: TypeAlias = SupportsIndex | DeviceArray | HasArrayInterface | None
 Pointer: TypeAlias = ConstPointer | Out
 Structure: TypeAlias = "Buffer"
@@ -89,7 +89,7 @@ class _Threads(TypedDict):
 
 
 class FixedLaunch(TypedDict):
-    """The keywords of a launch of which the image fixes all else."""
+    """The keywords of a launch whose image fixes everything else."""
 
     grid: Dim | GridFunction
     stream: NotRequired[Stream | None]

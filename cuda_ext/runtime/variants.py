@@ -1,4 +1,4 @@
-"""``Variants``: a name for several kernels, of which a launch takes the first whose condition holds.
+"""``Variants``: one name for several kernels. A launch takes the first whose condition holds.
 
 The parts of a condition about the GPU are evaluated once per compute capability. Launches in C compare the
 arguments with numbers.
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
     from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
 
-# The columns that verdicts of an explanation stand behind, and not below.
+# If the text before a verdict is wider, the verdict of an explanation goes on the next line.
 _WIDEST = 100
 
 
 class Candidate(NamedTuple):
-    """A kernel and the condition on which it is launched; ``None`` for the default."""
+    """A kernel and the condition of its launch; ``None`` for the default."""
 
     kernel: Kernel
     when: str | None
@@ -62,7 +62,7 @@ class Variants(Kernel):
 
     @classmethod
     def among(cls, library: Library, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
-        """The `variants` of `library`, with `kernels` as the candidates."""
+        """Create the `variants` of `library`, with `kernels` as the candidates."""
         launchers = [kernel._launcher for kernel in kernels]
         launcher = _VariantsLauncher(library, launchers, variants)
         created = cls.of(library, launcher.kernel, tuple(kernels))
@@ -71,14 +71,14 @@ class Variants(Kernel):
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """The kernels with their conditions, in the order in which they are tried."""
+        """The kernels with their conditions, in the order in which a launch tries them."""
         conditions = (candidate.when for candidate in self._launcher.variants.candidates)
         return tuple(map(Candidate, self._candidates, conditions))
 
     def explain(self, /, *arguments: Any, **launch: Any) -> None:
         """Print which kernel a launch with these arguments would take, and why it takes none of the others.
 
-        Nothing is launched. Raises what a launch raises for arguments that do not fit, and without a GPU.
+        Nothing is launched. Raises the errors of a launch for arguments that do not fit, and without a GPU.
         """
         print(self._launcher.explain(arguments, launch))
 
@@ -97,7 +97,7 @@ class Variants(Kernel):
 class _CandidateOnGpu:
     """A candidate on the GPUs of one compute capability.
 
-    ``image`` is the target of the image that they load, or ``obstacle`` is the reason why there is none.
+    ``image`` is the target of the image that they load, or ``obstacle`` the reason why there is none.
     """
 
     launcher: Launcher
@@ -123,7 +123,7 @@ class _CandidateOnGpu:
         return cls(launcher, condition, None, obstacle)
 
     def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[str]]:
-        """Whether `numbers` satisfy the condition, and why."""
+        """Return True if `numbers` satisfy the condition, and the reasons."""
         if self.condition is None:  # launching the default reports a missing image
             return True, [self.obstacle or "the default"]
         if self.obstacle:
@@ -133,7 +133,7 @@ class _CandidateOnGpu:
     def branch(
         self, then: int, otherwise: int, capability: int, add: Callable[[Comparison, int, int], int]
     ) -> int:
-        """Turn what the condition compares of arguments into branches, as for conditions."""
+        """Turn the comparisons of arguments into branches, as for conditions."""
 
         def add_leaf(leaf: Leaf, then: int, otherwise: int) -> int:
             if isinstance(leaf, Comparison) and leaf.name != SM:
@@ -146,7 +146,7 @@ class _CandidateOnGpu:
         return branch(self.condition, then, otherwise, add_leaf)
 
     def _evaluate(self, leaf: Leaf, numbers: Mapping[str, int]) -> tuple[bool, str]:
-        """Whether `leaf` holds, and the actual value of what it compares."""
+        """Return True if `leaf` holds, and the actual value that it compares."""
         match leaf:
             case Comparison(name):
                 number = numbers[name]
@@ -178,7 +178,7 @@ class _VariantsLauncher(Launcher):
     def launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Launched:
-        # What a condition found of the copies of host arrays must hold when the kernel is launched.
+        # A decision about copies of host arrays must still hold when the kernel is launched.
         scopes = sys.modules.get("cuda_ext.runtime.arrays.device_scope")
         scope = scopes and scopes.innermost_scope()
         with scope.lock if scope else nullcontext():
@@ -189,7 +189,7 @@ class _VariantsLauncher(Launcher):
         reasons: list[str] = []
         candidates = self._on(resolved.device)
         if all(candidate.obstacle for candidate in candidates):
-            return candidates[-1].launcher  # which reports it
+            return candidates[-1].launcher  # the launch reports the error
         for candidate in candidates:
             is_taken, why = candidate.decide(numbers)
             if is_taken:
@@ -219,11 +219,11 @@ class _VariantsLauncher(Launcher):
         for number, candidate in reversed(candidates):
             begin = candidate.branch(~number, begin, device.capability, add)
         if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[3], each[5])):
-            return None  # C compares 64 bits
+            return None  # C compares only 64 bits
         return begin, tuple(comparisons)
 
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
-        """The text that :meth:`Variants.explain` prints."""
+        """Write the text that :meth:`Variants.explain` prints."""
         named = {name: value for name, value in launch.items() if name not in OPTIONS}
         resolved = self.resolve(arguments, named, LaunchOptions.of(launch))
         device, numbers = resolved.device, self._numbers(resolved)
@@ -248,14 +248,14 @@ class _VariantsLauncher(Launcher):
         )
 
     def _numbers(self, resolved: ResolvedArguments) -> dict[str, int]:
-        """What conditions compare, by its name: values and extents of arguments, and the GPU's capability."""
+        """Return the operands of conditions by name: values and extents of arguments, and the capability."""
         values = self._values(resolved)
         numbers = {name: values[position] for name, position in self._positions.items()}
         return {**numbers, **resolved.extents, SM: resolved.device.capability}
 
     @staticmethod
     def _values(resolved: ResolvedArguments) -> list[Any]:
-        """The values with addresses for arrays; those of the copies of host arrays are known modulo 256."""
+        """Return the values, with addresses for arrays; addresses of copied host arrays are modulo 256."""
         arrays = [value for value in resolved.values if isinstance(value, HostArray)]
         copies: Mapping[HostArray, int] = {}
         if arrays:
@@ -283,7 +283,7 @@ class _VariantsLauncher(Launcher):
 def _title(
     kernel: manifest.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
 ) -> tuple[str, str]:
-    """What tells a candidate from the others: its name, or the values that it was compiled for; and when."""
+    """Return the text that identifies a candidate (its name or its values), and its condition."""
     when = f"if {candidate.when}" if candidate.when else ""
     if not variants.specialised:
         return candidate.kernel, when

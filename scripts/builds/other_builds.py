@@ -23,7 +23,7 @@ NINJA = f"CMake + Ninja, -j{CORES}"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The way nvcc runs: `threads` in each process, `jobs` processes at once, or one process for all files."""
+    """Run nvcc: `threads` in each process, `jobs` processes at once, or one process for all files."""
 
     label: str
     threads: int

@@ -1,4 +1,4 @@
-"""Launching a loaded kernel: configuration, arguments, the launcher with all checks, and the fast path."""
+"""Launch a loaded kernel: configuration, arguments, the launcher with all checks, and the fast path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def is_debugging() -> bool:
-    """Whether ``CUDA_EXT_DEBUG=1`` is set, so that all launches take the launcher, which checks more.
+    """Return True if ``CUDA_EXT_DEBUG=1`` is set. All launches then take the launcher, which checks more.
 
     The environment is read once, at the first launch of the process.
     """

@@ -1,7 +1,7 @@
 """The arguments of a launch: check them against the kernel's signature and convert them for ``struct``.
 
-Arguments that do not fit raise :class:`~cuda_ext.errors.ArgumentError` with the argument's name, what was
-expected, and what was found.
+Arguments that do not fit raise :class:`~cuda_ext.errors.ArgumentError` with the argument's name, the expected
+and the found value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A parameter as ``struct`` packs it: `format`, one or two letters for one value.
+    """A parameter as ``struct`` packs it. The `format` of its value has one or two letters.
 
     ``convert`` returns that value for an argument, or a :class:`DeviceMemory` whose address is the value. It
     raises :class:`ArgumentError` without the argument's name.
@@ -43,7 +43,7 @@ class Field:
         return self.parameter.kind == "pointer"
 
     def hides_address(self, value: Any) -> bool:
-        """Whether `value`, which is passed, may be or hold an address that comes from no array."""
+        """Return True if the passed `value` may contain an address that comes from no array."""
         if isinstance(value, DeviceMemory):
             return value.stream is None and value.address != 0
         parameter = self.parameter
@@ -59,7 +59,7 @@ class Field:
             error.where = f"argument {self.parameter.name!r}"
             raise
         except Exception as error:
-            # The argument's own library raised it, in __dlpack__ for instance.
+            # The argument's own library raised it, for instance in __dlpack__.
             raise ArgumentError(
                 f"expected {self.parameter.type}, found {type(argument).__qualname__} that cannot be read: "
                 f"{error}",
@@ -68,20 +68,20 @@ class Field:
 
 
 def make_fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
-    """The fields of a kernel's parameters."""
+    """Make the fields of a kernel's parameters."""
     return tuple(Field(p, *_KINDS[p.kind](p)) for p in parameters)
 
 
 def pack_layout(
     fields: Sequence[Field], hidden: Sequence[HiddenParameter]
 ) -> tuple[struct.Struct, tuple[int, ...]]:
-    """The layout of the values of all parameters in host memory, and the offset of each in bytes."""
+    """Compute the layout of all parameters' values in host memory, and the offset of each in bytes."""
     values = [(field.format, field.parameter.size) for field in fields]
     for parameter in hidden:
         values.insert(parameter.position, (f"{parameter.size}s", parameter.size))
     text, offsets, end = "<", [], 0
     for letters, size in values:
-        # The driver copies each argument, so 16 bytes do for structures that are aligned to up to 128 bytes.
+        # The driver copies each argument, so 16 bytes suffice for structures with an alignment of up to 128.
         alignment = min(16, size & -size)
         start = -(-end // alignment) * alignment
         text += f"{start - end}x" * (start > end) + letters
@@ -191,7 +191,7 @@ def _out_of_range(type_: str, number: object) -> ArgumentError:
 
 
 def _bfloat16(number: float) -> bytes:
-    """The bytes of `number` rounded to bfloat16: the upper half of a float with eight significant bits."""
+    """Round `number` to bfloat16, and return its bytes: the upper half of a float."""
     rounded = number
     if math.isfinite(number):
         exponent = max(math.frexp(number)[1], -125) - 8
@@ -207,7 +207,7 @@ _HALVES = ("__half", "__nv_bfloat16")
 
 
 def _struct(parameter: Parameter) -> _Conversion:
-    # Converts the values that only this type takes.
+    # Converts values that only this type takes.
     special: Callable[[Any], bytes | None] = _content
     letters = "<dd" if parameter.size == 16 else "<ff"
     if parameter.type in _HALVES:
@@ -309,7 +309,7 @@ _KINDS: dict[str, Callable[[Parameter], _Conversion]] = {
 
 
 def _index(value: object) -> int | None:
-    """`value` as an int, or ``None`` unless it is an integer in host memory."""
+    """Return `value` as an int, or ``None`` unless it is an integer in host memory."""
     if not _is_host_number(value):
         return None
     try:
@@ -319,7 +319,7 @@ def _index(value: object) -> int | None:
 
 
 def _real(value: object) -> float | None:
-    """`value` as a real number, or ``None`` unless it is one in host memory."""
+    """Return `value` as a real number, or ``None`` unless it is one in host memory."""
     if isinstance(value, (float, int)):
         return value
     if not _is_host_number(value) or not hasattr(value, "__float__") or _has_imaginary_part(value):
@@ -337,12 +337,12 @@ def _has_imaginary_part(value: object) -> bool:
 
 
 def _is_host_number(value: object) -> bool:
-    # Tensors in device memory have __index__ and __float__, too, and these wait for the GPU.
+    # Tensors in device memory also have __index__ and __float__, which wait for the GPU.
     return not _is_tensor(value) and not getattr(value, "ndim", None)
 
 
 def _content(value: object) -> bytes | None:
-    """The bytes of `value`, if it has the buffer protocol and holds no text or Python objects."""
+    """Return the bytes of `value`, if it has the buffer protocol and no text or Python objects."""
     if isinstance(value, str) or getattr(getattr(value, "dtype", None), "hasobject", False):
         return None
     try:
@@ -365,12 +365,12 @@ def _mismatch(expected: str, found: object) -> ArgumentError:
 
 
 def suggest_array(value: object) -> str:
-    """The remedy for a sequence of Python in place of an array; empty for other values."""
+    """Return the remedy for a Python sequence in place of an array; empty for other values."""
     return "make it an array, as with numpy.array" if isinstance(value, list | tuple | range) else ""
 
 
 def describe_value(value: object) -> str:
-    """Describe `value` for an error: a number or text by its value, all others by their type."""
+    """Describe `value` for an error: a number or text by its value, all others by their types."""
     if value is None or isinstance(value, numbers.Number | str | bytes):
         return reprlib.repr(value)
     kind = type(value)

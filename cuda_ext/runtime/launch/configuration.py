@@ -31,7 +31,7 @@ Extents: TypeAlias = tuple[int, int, int]
 
 
 class LaunchOptions(NamedTuple):
-    """The launch keywords of a call, not checked yet; see :class:`~cuda_ext.runtime.kernel.Kernel`."""
+    """The unchecked launch keywords of a call; see :class:`~cuda_ext.runtime.kernel.Kernel`."""
 
     grid: Dim | None = None
     block: Dim | None = None
@@ -46,13 +46,13 @@ class LaunchOptions(NamedTuple):
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> LaunchOptions:
-        """The options among `keywords`, the others of which are arguments."""
+        """Take the options from `keywords`, the others of which are arguments."""
         return cls(**{name: value for name, value in keywords.items() if name in cls._fields})
 
     def freeze(self) -> LaunchOptions:
-        """The same options with tuples for lists, and what is read of a stream: both may change later.
+        """Return the options with tuples for lists, and the handle of a stream: both may change later.
 
-        Raises :class:`ArgumentError` for a `stream` that is none, or an array `like` that is none.
+        Raises :class:`ArgumentError` for a `stream` that is not a stream, or a `like` that is not an array.
         """
         stream, _ = self.read_place()
         options: list[Any] = [tuple(value) if isinstance(value, list) else value for value in self]
@@ -60,14 +60,14 @@ class LaunchOptions(NamedTuple):
 
     @property
     def place(self) -> dict[str, Any]:
-        """What frozen options say of the stream and the GPU, for launches in C."""
+        """Return the stream and the GPU of frozen options, for launches in C."""
         if isinstance(self.stream, GivenStream):
             device = -1 if self.stream.device is None else self.stream.device
             return {"stream": self.stream.handle, "device": device}
         return {} if self.like is None else {"like": self.like}
 
     def read_place(self) -> tuple[GivenStream | None, DeviceMemory | None]:
-        """Read what says the stream and the GPU: `stream`, or the array `like`. Raises as :meth:`freeze`."""
+        """Read the stream and the GPU from `stream` or the array `like`. Raises as :meth:`freeze`."""
         if self.like is None:
             return (None if self.stream is None else GivenStream.of(self.stream)), None
         if self.stream is not None:
@@ -90,7 +90,7 @@ class LaunchOptions(NamedTuple):
 
 # The keywords of a call that are not names of parameters.
 OPTIONS = frozenset(LaunchOptions._fields)
-# What a call says of the launch of a kernel whose image fixes all else.
+# The launch keywords of a kernel whose image fixes everything else.
 _ALWAYS_FREE = {"grid", "wait", "stream", "like"}
 
 
@@ -141,7 +141,7 @@ class LaunchConfiguration(NamedTuple):
 
     @classmethod
     def fixed(cls, fixed: FixedLaunch) -> LaunchConfiguration:
-        """What an image fixes; the grid is the number of blocks for each element of the grid of a call."""
+        """Make the configuration that an image fixes. Its grid is in blocks per element of a call's grid."""
         x, y, z = (*fixed.block, 1, 1)[:3]
         i, j, k = (*fixed.cluster, 1, 1, 1)[:3]
         cluster = (i, j, k) if fixed.cluster else None
@@ -159,7 +159,7 @@ class LaunchConfiguration(NamedTuple):
     def _check_grid(
         cls, options: LaunchOptions, kernel: LoadedKernel, fixed: FixedLaunch
     ) -> LaunchConfiguration:
-        """Check `options` for a `kernel` that leaves only the grid to them."""
+        """Check the `options` for a `kernel` whose image fixes everything except the grid."""
         for name, value in options._asdict().items():
             if name not in _ALWAYS_FREE and value != LaunchOptions._field_defaults[name]:
                 raise ArgumentError("the image of this kernel fixes it", where=name, remedy="give grid alone")
@@ -183,7 +183,7 @@ class LaunchConfiguration(NamedTuple):
 
     @property
     def attributes(self) -> tuple[tuple[int, ...], ...]:
-        """The launch attributes: the number of each, and its value, of one number or three."""
+        """The launch attributes: the number of each, and its value, which is one or three numbers."""
         attributes: list[tuple[int, ...]] = []
         if self.cooperative:
             attributes.append((cuda_h.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1))
@@ -194,12 +194,12 @@ class LaunchConfiguration(NamedTuple):
         return tuple(attributes)
 
     def pack(self, stream: int, attributes: int) -> bytes:
-        """The ``CUlaunchConfig`` for `stream`, with the launch attributes at the address `attributes`."""
+        """Pack the ``CUlaunchConfig`` for `stream`, with launch attributes at the address `attributes`."""
         shape = *self.grid, *self.block, self.shared
         return struct.pack(cuda_h.LAUNCH_CONFIG, *shape, stream, attributes, len(self.attributes))
 
     def pack_attributes(self) -> bytes:
-        """The array of ``CUlaunchAttribute``."""
+        """Pack the array of ``CUlaunchAttribute``."""
         padded = ((*attribute, 0, 0)[:4] for attribute in self.attributes)
         return b"".join(struct.pack(cuda_h.LAUNCH_ATTRIBUTE, *each) for each in padded)
 
@@ -213,7 +213,7 @@ class LaunchConfiguration(NamedTuple):
 
 
 def missing_grid(is_fixed: bool) -> ArgumentError:
-    """The error of a launch without a grid, of a kernel whose image fixes all else if it `is_fixed`."""
+    """Return the error of a launch without a grid; if it `is_fixed`, the image fixes everything else."""
     if is_fixed:
         return ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
     return ArgumentError("expected grid and block, or threads")
@@ -234,7 +234,7 @@ def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
 
 
 def check_count(name: str, value: SupportsIndex, expected: str) -> int:
-    """Return `value` as an int. Raises :class:`ArgumentError` if it is negative or no integer."""
+    """Return `value` as an int. Raises :class:`ArgumentError` if it is negative or not an integer."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -245,7 +245,7 @@ def check_count(name: str, value: SupportsIndex, expected: str) -> int:
 
 
 def _divide(threads: int, options: LaunchOptions, kernel: LoadedKernel) -> tuple[Extents, Extents]:
-    """A grid and blocks of at least `threads` threads; by default, blocks have the best occupancy."""
+    """Divide at least `threads` threads into a grid and blocks, by default of the best occupancy."""
     if options.block is None:
         block = (kernel.best_block(operator.index(options.shared)), 1, 1)
     else:

@@ -1,4 +1,4 @@
-"""``CUDA_EXT_DEBUG=1``: slow launches that attribute errors to the kernel that caused them.
+"""``CUDA_EXT_DEBUG=1``: slow launches that find the kernel that caused an error.
 
 The arrays of each launch are checked before it, and the stream is synchronized after it, so that an error
 names the kernel, its arguments and its launch configuration.
@@ -30,8 +30,8 @@ def check_arguments(
 ) -> str:
     """Check the arrays of a launch and describe all its arguments for error messages.
 
-    `values` are what is passed for `arguments`. Raises :class:`ArgumentError` for an array that is not
-    aligned to its elements, or of which an element lies outside of the allocation.
+    `values` are passed for `arguments`. Raises :class:`ArgumentError` for an array that is not aligned to its
+    elements, or with an element outside of the allocation.
     """
     lines = [f"\n  in a launch of {kernel.signature}"]
     with device.current():

@@ -1,7 +1,7 @@
-"""Launches in C, by ``_launch``, and what they have to know.
+"""Launches in C, by ``_launch``, and the facts that they need.
 
-An uncommon launch, as the first one is, takes the careful launcher. What that finds out is passed to C, and
-launches like it run no Python from then on. Where ``_launch`` was not compiled, all launches are careful.
+The careful launcher handles the first launch and every uncommon one. Its results are passed to C, and later
+launches of the same form run no Python. If ``_launch`` was not compiled, all launches are careful.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ else:
 
         compiled = None
 
-# What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
+# The values that parameters of a kind take, as native/arguments.h spells them, and the sizes.
 _KINDS = {
     "pointer": "p",
     "integer": "i",
@@ -51,10 +51,10 @@ _KINDS = {
 }
 _WHOLE = (1, 2, 4, 8)
 _SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE, "c": (8, 16)}
-# Where the values of hidden parameters come from, as native/hidden.h spells it.
+# The sources of hidden parameters, as native/hidden.h spells them.
 _SOURCES = {"zero": "z", "scratch": "m", "shape": "s", "stride": "d"}
 _MOST_AXES = 16
-# In the order in which `connect` takes them.
+# The driver's functions in the order in which `connect` takes them.
 _FUNCTIONS = (
     "cuLaunchKernel",
     "cuLaunchKernelEx",
@@ -67,16 +67,16 @@ _FUNCTIONS = (
     "cuMemFreeAsync",
 )
 
-# Types of arguments that C takes in any case.
+# Types of arguments that C always takes.
 _PLAIN = {bool, complex, float, int, type(None)}
 
 _connected = False
 
 
 class FastLaunch(Launch):
-    """A launch of `kernel` in C, or by the launcher where anything is uncommon.
+    """A launch of `kernel` in C, or by the launcher in uncommon cases.
 
-    Where a name has variants, `candidates` are launches of the launcher's candidates, in their order. With
+    For a name with variants, `candidates` are launches of the launcher's candidates, in their order. With
     `bound` options, all launches on a device have the configuration of the first one.
     """
 
@@ -95,7 +95,7 @@ class FastLaunch(Launch):
             for name, text in kernel.constants.items()
             for value in values_of_constant(text)
         )
-        # Constants by position lie where the function of Python has them.
+        # Constants by position have the positions of the Python function's arguments.
         order = tuple(map(sys.intern, kernel.order)) if constants else ()
         is_bound = bound is not None
         place = bound.place if bound else {}
@@ -112,11 +112,11 @@ class FastLaunch(Launch):
     def _launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Any:
-        """Launch carefully, and let launches like this one be fast from now on."""
+        """Launch carefully, and make launches like this one fast from now on."""
         try:
             launched = self._launcher.launch(arguments, named, options)
         except CudaExtError as error:
-            # Frames between this and where it was found say nothing to users.
+            # The inner frames of the traceback do not help users.
             raise error.with_traceback(None) from error.__cause__
         if options.wait and self._can_be_fast() and not launched.arguments.has_host_arrays:
             self._learn(launched, options.like)
@@ -140,13 +140,13 @@ class FastLaunch(Launch):
             launch._set_configuration(kernel, configuration)
 
     def _set_kernel(self, kernel: LoadedKernel, arguments: Iterable[object]) -> None:
-        """Launch `kernel` on its device from now on, with arguments of the types of these."""
+        """Launch `kernel` on its device from now on, with arguments of the same types as these."""
         device = kernel.device
         _connect(device.driver)
         if kernel.fixed and not self._is_bound:
-            from cuda_ext.runtime.launch.configuration import LaunchConfiguration  # most kernels have none
+            from cuda_ext.runtime.launch.configuration import LaunchConfiguration  # most images fix nothing
 
-            # Before the kernel: without a configuration, C takes that of a call.
+            # Set this before the kernel: without a configuration, C takes that of a call.
             if not self._set_configuration(kernel, LaunchConfiguration.fixed(kernel.fixed)):
                 return
         self._set_loaded(
@@ -167,14 +167,14 @@ class FastLaunch(Launch):
             known_types.register(others)
 
     def _set_configuration(self, kernel: LoadedKernel, configuration: LaunchConfiguration) -> bool:
-        """Launch `kernel` in this configuration from now on; return whether C can."""
+        """Launch `kernel` in this configuration from now on; return True if C can."""
         pool: int | None = 0
         if configuration.scratch:
             from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
             with kernel.device.current():
                 pool = staging_of(kernel.device).pool
-        if pool is None:  # memory is allocated carefully
+        if pool is None:  # the careful launcher allocates memory
             return False
         shape = configuration.grid, configuration.block, configuration.shared
         memory = configuration.scratch, pool
@@ -183,7 +183,7 @@ class FastLaunch(Launch):
 
 
 class BoundLaunch(FastLaunch):
-    """What ``Kernel.bind`` returns: launches of a kernel with a fixed configuration."""
+    """The result of ``Kernel.bind``: launches of a kernel with a fixed configuration."""
 
     _bound: FastLaunch
     _options: LaunchOptions
@@ -210,7 +210,7 @@ class BoundLaunch(FastLaunch):
 
 
 def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
-    """The description of `parameters` for C; ``None`` if there is one that C does not take."""
+    """Describe `parameters` for C; return ``None`` if C does not take one of them."""
     described = []
     for parameter in parameters:
         kind = _kind(parameter)
@@ -224,13 +224,13 @@ def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None
 
 
 def _can_derive(parameter: HiddenParameter) -> bool:
-    """Whether C derives the value of `parameter`."""
+    """Return True if C derives the value of `parameter`."""
     extent = parameter.extent
     return extent is None or (extent[2] < _MOST_AXES and parameter.size in _WHOLE)
 
 
 def _describe_hidden(kernel: Kernel) -> Iterator[Hidden]:
-    """The descriptions of the hidden parameters of `kernel` for C."""
+    """Describe the hidden parameters of `kernel` for C."""
     terms = extent_terms(kernel)
     for hidden in kernel.hidden:
         position, part, axis = terms.get(hidden.source) or (0, _SOURCES[hidden.source], 0)
@@ -238,7 +238,7 @@ def _describe_hidden(kernel: Kernel) -> Iterator[Hidden]:
 
 
 def extent_terms(kernel: Kernel) -> dict[str, tuple[int, str, int]]:
-    """The shapes and strides that `kernel` takes, by source: for C, the argument, the part and the axis."""
+    """List the shapes and strides that `kernel` takes, by source; for C, the argument, part and axis."""
     positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
     extents = {hidden.source: extent for hidden in kernel.hidden if (extent := hidden.extent)}
     return {source: (positions[name], _SOURCES[what], axis) for source, (name, what, axis) in extents.items()}
@@ -248,7 +248,7 @@ _WORDS = {"True": True, "False": False, "None": None}
 
 
 def values_of_constant(text: str) -> list[object]:
-    """The arguments that C takes for the constant which Python spells `text`; others are compared carefully.
+    """List the arguments that C takes for the constant `text` of Python; others are compared carefully.
 
     >>> values_of_constant("64"), values_of_constant("'relu'"), values_of_constant("fp32")
     ([64, '64'], ['relu', "'relu'"], ['fp32'])

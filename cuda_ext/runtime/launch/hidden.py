@@ -13,9 +13,9 @@ from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 
 
 def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int]:
-    """The shapes and strides that hidden parameters of `kernel` take of its `arguments`, by their source.
+    """Read the shapes and strides of `arguments` that hidden parameters of `kernel` take, by their source.
 
-    Raises :class:`ArgumentError` for arrays with too few axes, and for what is no array.
+    Raises :class:`ArgumentError` for arrays with too few axes, and for arguments that are not arrays.
     """
     by_name = {p.name: each for p, each in zip(kernel.parameters, arguments, strict=True)}
     layouts: dict[str, ArrayLayout] = {}
@@ -30,7 +30,7 @@ def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int
 
 
 def pack_values(parameters: Sequence[HiddenParameter], extents: Mapping[str, int]) -> list[bytes | None]:
-    """The values of hidden `parameters`; ``None`` for scratch memory.
+    """Pack the values of hidden `parameters`; ``None`` for scratch memory.
 
     Raises :class:`ArgumentError` for extents that are too large.
     """

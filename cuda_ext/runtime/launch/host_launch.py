@@ -41,7 +41,7 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """Whether the kernel has finished, so that :meth:`wait` only has to copy."""
+        """True if the kernel has finished, so that :meth:`wait` only has to copy."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

@@ -1,6 +1,6 @@
 """The types of other libraries that launches in C take: arrays, numbers, and structures.
 
-All others, such as subclasses of tensors, are read carefully at each launch.
+Other types, such as subclasses of tensors, are read carefully at each launch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = 8
 _IMPLEMENTATION_SIZE = 192  # of c10::TensorImpl, or less
 # The careful launcher asks for these before the exchange functions.
 _PREFERRED = ("data_ptr", "__cuda_array_interface__")
-# With one of these, a structure may stand for something else than its bytes.
+# A structure with one of these attributes may stand for something other than its bytes.
 _CONVERSIONS = {
     *("__index__", "__float__", "__complex__", "__buffer__", "__dlpack__", "ndim", "dtype"),
     *_PREFERRED,
@@ -54,7 +54,7 @@ def _register(kind: type) -> None:
         dtypes = tuple(None if name == "bfloat16" else dtype(name) for name in _launch.DTYPES)
         _launch.register_cupy(kind, sys.modules["cupy"].cuda.get_current_stream, dtypes)
     elif _is_numpy_scalar(kind) or _is_plain_structure(kind):
-        number = id(kind)  # which another type may have later
+        number = id(kind)  # another type may have this id later
         _launch.VALUES[number] = ref(kind, partial(_launch.VALUES.pop, number))
 
 
@@ -68,11 +68,11 @@ def _register_tensor(tensor: Any, kind: type, capsule: object) -> None:
 
 
 def _negation(torch: Any) -> Negation:
-    """Where tensors say that they are negated views, as native/arrays.h describes it.
+    """Find the bit that marks tensors as negated views, as native/arrays.h describes it.
 
-    Calling ``Tensor.is_neg`` takes as long as a tenth of a launch. So compare two tensors of which one is a
-    negated view: their sets of dispatch keys differ in the key that the method looks at. Where the sets lie
-    is not found by guessing, but by their values, and only if these are found in one place.
+    Calling ``Tensor.is_neg`` takes as long as a tenth of a launch. So compare two tensors, one of which is a
+    negated view: their sets of dispatch keys differ in the key that the method looks at. The position of the
+    sets is not guessed: they are found by their values, and only if these occur in one place.
     """
     tensor = torch.Tensor
     with suppress(Exception):  # another version of PyTorch, or a mode that makes other tensors
@@ -88,7 +88,7 @@ def _negation(torch: Any) -> Negation:
 
 
 def _offsets(addresses: Iterable[int], size: int, values: Sequence[int]) -> list[int]:
-    """Where in the `size` bytes at each of the `addresses` its one of the `values` lies."""
+    """Find the offsets, within `size` bytes at each of the `addresses`, of its one of the `values`."""
     from ctypes import string_at  # PyTorch has imported it
 
     contents = [string_at(address, size) for address in addresses]
@@ -101,20 +101,20 @@ def _offsets(addresses: Iterable[int], size: int, values: Sequence[int]) -> list
 
 
 def _is_numpy_scalar(kind: type) -> bool:
-    """Whether `kind` is a number or record type of numpy itself; others may convert themselves in any way."""
+    """Return True if `kind` is a number or record type of numpy itself; others may convert themselves."""
     bases = [_loaded("numpy", name) for name in ("integer", "floating", "void")]
     return any(base in kind.__mro__ for base in bases) and _loaded("numpy", kind.__name__) is kind
 
 
 def _is_plain_structure(kind: type) -> bool:
-    """Whether `kind` is a type of ctypes whose values are their bytes and nothing else."""
+    """Return True if `kind` is a type of ctypes whose values are their bytes and nothing else."""
     bases = [_loaded("ctypes", name) for name in ("Structure", "Union", "Array")]
     own = list(takewhile(lambda each: each not in bases, kind.__mro__))
     return len(own) < len(kind.__mro__) and all(_CONVERSIONS.isdisjoint(vars(each)) for each in own)
 
 
 def _loaded(library: str, names: str) -> Any:
-    """An attribute of `library`; ``None`` if that is not loaded, or another thread is still importing it."""
+    """Return an attribute of `library`; ``None`` if it is not loaded, or another thread still imports it."""
     value: Any = sys.modules.get(library)
     for name in names.split("."):
         value = getattr(value, name, None)

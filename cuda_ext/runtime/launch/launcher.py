@@ -1,4 +1,4 @@
-"""The launch that is right: any argument, any number of GPUs, every check.
+"""The careful launcher: it takes any argument and any number of GPUs, and makes every check.
 
 :mod:`~cuda_ext.runtime.launch.fast_launch` launches common arguments faster and leaves all others to this.
 """
@@ -56,7 +56,7 @@ class ResolvedArguments(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A launch: the launcher that was chosen, what it launched and how.
+    """A launch: the chosen launcher, the kernel and its configuration.
 
     ``pending`` is the launch that the caller has to wait for, if there is one.
     """
@@ -69,7 +69,7 @@ class Launched(NamedTuple):
 
 
 class Launcher:
-    """Launches `kernel`; `load` loads it on a device. `is_fixed` says whether images fix its launches."""
+    """Launches `kernel`; `load` loads it on a device. If it `is_fixed`, images fix its launches."""
 
     def __init__(
         self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel], is_fixed: bool
@@ -106,7 +106,8 @@ class Launcher:
     ) -> ResolvedArguments:
         """Check and convert the arguments of a call, and find the device and the stream to launch in.
 
-        Raises :class:`ArgumentError` for arguments that do not fit the signature, or leave the stream open.
+        Raises :class:`ArgumentError` for arguments that do not fit the signature, or do not determine the
+        stream.
         """
         ordered = order_arguments(self.kernel.parameters, arguments, named, OPTIONS)
         values = [
@@ -120,7 +121,7 @@ class Launcher:
         return ResolvedArguments(ordered, values, handle, stream or options.like, device, extents)
 
     def choose(self, resolved: ResolvedArguments) -> Launcher:  # noqa: ARG002 - there is only one
-        """The candidate that a launch with `resolved` arguments takes."""
+        """Choose the candidate that a launch with `resolved` arguments takes."""
         return self
 
     def evaluate_grid(
@@ -130,7 +131,7 @@ class Launcher:
         named: Mapping[str, object],
         options: LaunchOptions,
     ) -> Dim:
-        """What `grid` returns for the arguments of a launch and the constants of the kernel that it takes."""
+        """Call `grid` with the arguments of a launch and the constants of the kernel."""
         from cuda_ext.runtime.launch.python_arguments import constant_values  # rarely used
 
         resolved = self.resolve(arguments, named, options)
@@ -139,11 +140,11 @@ class Launcher:
         return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
-        """For launches in C: the number of the candidate `chosen`, and how it is chosen on `device`.
+        """Return the number of the candidate `chosen`, and how C chooses on `device`.
 
         The latter is ``None`` if C cannot choose.
         """
-        raise NotImplementedError  # without candidates
+        raise NotImplementedError  # only launchers with candidates have a choice
 
     def raise_launch_error(
         self, error: DriverCallError, driver: Driver, configuration: LaunchConfiguration, details: str = ""
@@ -164,7 +165,7 @@ class Launcher:
         stream: GivenStream | None,
         like: DeviceMemory | None,
     ) -> Device:
-        """The device of the arrays, of `like` and of `stream`; without any, that of the current context."""
+        """Find the device of the arrays, of `like` and of `stream`; without any, of the current context."""
         if driver.count == 1:
             return driver.device(0)
         found = [
@@ -188,9 +189,9 @@ class Launcher:
         return driver.current_device() if stream is None else driver.device_of_stream(stream.handle)
 
     def _current_stream(self, values: Sequence[Any], like: DeviceMemory | None, device: int) -> int:
-        """The current stream of the library of `like`, or of the first array; else the default stream.
+        """Find the current stream of the library of `like`, or of the first array; else the default stream.
 
-        Raises :class:`ArgumentError` where memory of an address may belong to another stream.
+        Raises :class:`ArgumentError` if an address may belong to memory of another stream.
         """
         for value in (like, *values):
             if isinstance(value, DeviceMemory) and value.stream is not None:
@@ -215,7 +216,7 @@ class Launcher:
         resolved: ResolvedArguments,
         wait: bool,
     ) -> Any:
-        """Launch after all checks but debug mode's."""
+        """Launch after all checks except those of debug mode."""
         ordered, values, stream, keep, device, extents = resolved
         if loaded.fixed and loaded.fixed.tensor_maps:
             values = self._with_tensor_maps(loaded.fixed.tensor_maps, ordered, values, device.driver)
@@ -248,7 +249,7 @@ class Launcher:
         values: Sequence[Any],
         driver: Driver,
     ) -> list[Any]:
-        """`values` with tensor maps for the arrays that the kernel takes as such."""
+        """Replace the arrays among `values` that the kernel takes as tensor maps."""
         return [
             encode_tensor_map(driver, formats[p.name], argument, value.address, f"argument {p.name!r}")
             if p.name in formats and isinstance(value, DeviceMemory)
@@ -323,7 +324,7 @@ class Launcher:
 
 @contextmanager
 def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: int) -> Iterator[bytes]:
-    """The address of the scratch memory of a launch, allocated and freed in the order of `stream`."""
+    """Allocate the scratch memory of a launch, and free it, in the order of `stream`; yield its address."""
     from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
     staging = staging_of(device)
@@ -335,7 +336,7 @@ def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: 
 
 
 def _device_of(driver: Driver, value: object) -> int | None:
-    """The ordinal of the GPU that holds `value`, or ``None`` if it is not known."""
+    """Return the ordinal of the GPU that holds `value`, or ``None`` if it is not known."""
     if isinstance(value, HostArray):
         from cuda_ext.runtime.arrays.device_scope import innermost_scope  # only host arrays need it
 

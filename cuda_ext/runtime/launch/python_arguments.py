@@ -1,4 +1,4 @@
-"""Arguments that functions of Python have and kernels do not: constants, and tuples."""
+"""Arguments of Python functions that kernels do not have: constants, and tuples."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 
-# What Triton takes in a launch.
+# Options of Triton in a launch.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 
 
 def flatten_tuples(
     kernels: Iterable[Kernel], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]] | None:
-    """Replace tuples by their items, where one of `kernels` has ``xs_0``, ``xs_1`` for a tuple ``xs``.
+    """Replace tuples by their items, if one of `kernels` has ``xs_0``, ``xs_1`` for a tuple ``xs``.
 
-    Return ``None`` where there is none. Raises :class:`ArgumentError` for what is given twice.
+    Return ``None`` without a tuple. Raises :class:`ArgumentError` for arguments that are given twice.
     """
     if not any(isinstance(value, tuple) for value in (*arguments, *named.values())):
         return None
@@ -55,16 +55,16 @@ def flatten_tuples(
 
 
 def _is_first(name: str, parameter: str) -> bool:
-    """Whether `name` is that of the first item of a tuple: ``xs_0`` of ``xs``, or ``xs_0_0``."""
+    """Return True if `name` is the first item of a tuple: ``xs_0`` of ``xs``, or ``xs_0_0``."""
     return name != parameter and name.startswith(parameter) and not name[len(parameter) :].replace("_0", "")
 
 
 def name_arguments(
     kernels: Iterable[Kernel], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """All arguments by name, if there are constants by position: more of them than one of `kernels` has.
+    """Name all arguments, if constants are given by position: more arguments than a kernel has parameters.
 
-    Return ``None`` if there are none. Raises :class:`ArgumentError` for what is given twice.
+    Return ``None`` otherwise. Raises :class:`ArgumentError` for arguments that are given twice.
     """
     for kernel in kernels:
         if len(kernel.parameters) < len(arguments) <= len(kernel.order):
@@ -76,7 +76,7 @@ def name_arguments(
 
 
 def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any]) -> None:
-    """Raise :class:`ArgumentError` for an option of a compiler in `named`, which fixed it in `kernels`."""
+    """Raise :class:`ArgumentError` for a compiler option in `named`, which `kernels` already fix."""
     options = _COMPILED & named.keys()
     for kernel in kernels:
         options -= {*kernel.order, *kernel.constants, *(parameter.name for parameter in kernel.parameters)}
@@ -89,12 +89,12 @@ def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any])
 
 
 def is_constant(value: object, text: str) -> bool:
-    """Whether `value` is the constant that Python spells `text`."""
+    """Return True if `value` is the constant that Python spells `text`."""
     return text in spelled_constants(value)
 
 
 def spelled_constants(value: object) -> set[str]:
-    """The texts of the constants that `value` gives: strings name dtypes and functions, too."""
+    """Return the texts of the constants that `value` may mean: strings also name dtypes and functions."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         value = int(value)
     if value is None or isinstance(value, bool | int | float | str | tuple):
@@ -103,7 +103,7 @@ def spelled_constants(value: object) -> set[str]:
 
 
 def constant_values(constants: Mapping[str, str]) -> dict[str, Any]:
-    """The values of `constants`, which Python spells so; those of dtypes and functions are their names."""
+    """Return the values of `constants` from their Python texts; dtypes and functions become their names."""
     import ast  # a slow import
 
     def evaluate(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The streams of all libraries: handles and GPUs."""
+"""Read streams of all libraries: handles and GPUs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class _StreamProtocol(Protocol):
 Stream: TypeAlias = SupportsIndex | _StreamProtocol | _HasCudaStream | _HasPtr
 
 
-# The ordinal of a GPU in the streams of PyTorch and of CuPy, whose -1 stands for any. The handle of a default
-# stream does not tell it; that of another stream does, and so do streams of other libraries.
+# The attribute with the ordinal of the GPU in streams of PyTorch and of CuPy, where -1 stands for any. The
+# handle of a default stream does not tell the GPU; other handles and streams of other libraries do.
 _ORDINALS = ("device_index", "device_id")
 
 
 class GivenStream(NamedTuple):
-    """A stream of a call: its handle, and the ordinal of its GPU, or ``None`` if only the handle tells that.
+    """A stream of a call: its handle, and the ordinal of its GPU, or ``None`` if the handle tells it.
 
     ``owner`` keeps the stream alive.
     """
@@ -49,7 +49,7 @@ class GivenStream(NamedTuple):
 
     @classmethod
     def of(cls, stream: object) -> GivenStream:
-        """Read `stream`. Raises :class:`ArgumentError` for objects that are no stream."""
+        """Read `stream`. Raises :class:`ArgumentError` for objects that are not streams."""
         if isinstance(stream, GivenStream):
             return stream
         if protocol := getattr(stream, "__cuda_stream__", None):
@@ -76,7 +76,7 @@ def _device_of(stream: object) -> int | None:
 
 
 def current_stream_to_give() -> tuple[str, str] | None:
-    """The name of a library that has a current stream in this process, and how that is spelled in Python."""
+    """Return a library with a current stream in this process, and the Python expression for the stream."""
     torch: Any = sys.modules.get("torch")
     # Without CUDA, or before its first use, PyTorch has no stream and no memory on a GPU.
     if (is_initialized := getattr(getattr(torch, "cuda", None), "is_initialized", None)) and is_initialized():

@@ -80,7 +80,7 @@ def register_operator(
     schema = ", ".join(_declare(number, parameter) for number, parameter in enumerate(parameters))
     torch.library.define(name, f"({schema}) -> ()")
     mutated = [number for number, parameter in enumerate(parameters) if _is_mutated(parameter)]
-    # Autograd raises an error where a tensor that it needs has another version than before.
+    # Autograd raises an error if a tensor that it needs has changed its version.
     increment_version = torch.autograd.graph.increment_version
 
     def configure_and_launch(*arguments: Any) -> None:
@@ -110,7 +110,7 @@ def _is_mutated(parameter: Parameter) -> bool:
 
 
 def _declare(number: int, parameter: Parameter) -> str:
-    """The declaration of a parameter in a schema: arrays that are not ``const`` are mutated."""
+    """Declare a parameter in a schema; arrays that are not ``const`` are mutated."""
     if parameter.kind == "pointer":
         type_ = f"Tensor(a{number}!)?" if _is_mutated(parameter) else "Tensor?"
     elif parameter.type in _HALVES:

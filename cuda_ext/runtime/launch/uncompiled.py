@@ -1,4 +1,4 @@
-"""Stands in for ``_launch`` where that was not compiled: every launch is a careful one."""
+"""Replaces ``_launch`` where that was not compiled: every launch is a careful one."""
 
 from __future__ import annotations
 
