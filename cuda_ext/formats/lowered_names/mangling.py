@@ -1,7 +1,6 @@
 """Read lowered names: C++ names, template arguments and the types of parameters.
 
-Lowered names are mangled by the Itanium C++ ABI (section 5.1). This module reads the parts of it that are
-common in names of kernels and variables, and guesses nothing beyond them.
+They are mangled by the Itanium C++ ABI (section 5.1). Only the common parts of it are read; none is guessed.
 """
 
 from __future__ import annotations
@@ -69,19 +68,18 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
 
     >>> [str(getattr(each, "number", each)) for each in template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")]
     ['double', '256']
-    >>> template_arguments("histogram") is None
-    True
     """
     name = read_lowered_name(lowered)
     if name is None or name.arguments is None:
         return None
-    return tuple(map(_shown, name.arguments))
-
-
-def _shown(argument: _Argument) -> LoweredArgument:
-    if isinstance(argument, LoweredType):
-        return argument.spelling if argument.is_simple else ""
-    return "" if argument.spelling.startswith("&") else argument
+    return tuple(
+        argument.spelling
+        if isinstance(argument, LoweredType) and argument.is_simple
+        else argument
+        if isinstance(argument, LoweredValue) and not argument.spelling.startswith("&")
+        else ""
+        for argument in name.arguments
+    )
 
 
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
