@@ -18,6 +18,7 @@ from tests.fixtures.caches import create_empty_cache
 pytest_plugins = [
     "tests.fixtures.loader",
     "tests.fixtures.environments",
+    "tests.fixtures.messages",
 ]
 
 # xdist's own "loadgroup" relies on what pytest 9 no longer reads, so the mark is read here.

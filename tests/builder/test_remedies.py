@@ -9,6 +9,7 @@ import pytest
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.toolchain.remedies.failed_compilation import explain
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
+from tests.fixtures.messages import Messages
 from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, refusal, write_project
 
 SOFTMAX = "namespace fusedops {\ntemplate <class T, int N> __global__ void softmax(T* x) { *x = N; }\n}\n"
@@ -53,63 +54,37 @@ def test_a_kernel_without_its_namespace_is_answered_with_it(
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize(
-    ("argument", "answer"),
-    [
-        ("flaot", "did you mean 'scale<float>'?"),
-        ("Half", "did you mean 'scale<q::Half>'?"),
-        ("__half", "add #include <cuda_fp16.h>"),
-        ("__nv_bfloat61", "did you mean 'scale<__nv_bfloat16>', with #include <cuda_bf16.h>?"),
-        ("real", "correct it, or declare it in the source"),
-    ],
-)
+@pytest.mark.parametrize("argument", ["flaot", "Half", "__half", "__nv_bfloat61", "real"], ids=str)
 def test_an_unknown_template_argument_is_answered_as_such(
-    tmp_path: Path, compiler: str, argument: str, answer: str
+    tmp_path: Path, compiler: str, argument: str, messages: Messages
 ) -> None:
-    message = instantiating(tmp_path, compiler, f"scale<{argument}>", HALF + SCALE)
-    assert f'identifier "{argument}" is undefined; the kernel exists, its template argument' in message
-    assert f"'{argument}' does not: {answer}" in message
+    messages(instantiating(tmp_path, compiler, f"scale<{argument}>", HALF + SCALE))
 
 
 # Headers.
 
 
 @pytest.mark.parametrize(
-    ("header", "answer"),
+    "header",
     [
-        ("cstdlib", "include <cuda/std/cstdlib> instead of <cstdlib>"),
-        ("stdio.h", 'leave this line out, or set compiler = "nvcc" for host code'),
-        ("vector", 'or set compiler = "nvcc" for host code'),
-        ("unistd.h", 'or set compiler = "nvcc" for host code'),
-        (
-            "curand_kernel.h",
-            'add "nvidia-curand" ("nvidia-curand-cu12" for CUDA 12) to requires in [build-system]',
-        ),
-        (
-            "cublas_v2.h",
-            'is for host code, and in another package; leave it out, or set compiler = "nvcc", and add',
-        ),
-        (
-            "ATen/ATen.h",
-            'set compiler = "nvcc", and add "torch" to requires in [build-system], and its directory',
-        ),
-        ("torch/extension.h", "keep kernels in a source without it, as Python launches them with tensors"),
-        ("pybind11/pybind11.h", "is for host code; keep kernels in a source without it"),
-        ("cutlass/cutlass.h", "add its directory: to include-dirs, or, outside of the project, to options"),
+        "cstdlib",
+        "stdio.h",
+        "vector",
+        "unistd.h",
+        "curand_kernel.h",
+        "cublas_v2.h",
+        "ATen/ATen.h",
+        "torch/extension.h",
+        "pybind11/pybind11.h",
+        "cutlass/cutlass.h",
     ],
+    ids=str,
 )
-def test_a_missing_header_is_answered_with_what_has_it(tmp_path: Path, header: str, answer: str) -> None:
+def test_a_missing_header_is_answered_with_what_has_it(
+    tmp_path: Path, header: str, messages: Messages
+) -> None:
     write_project(tmp_path, files={"device/a.cu": f'#include "{header}"\n{FILL}'})
-    message = refusal(tmp_path)
-    assert (
-        f'\ndevice/a.cu(1): catastrophic error: cannot open source file "{header}"\ndevice/a.cu(1): '
-        in message
-    )
-    assert answer in message
-    # Neither as the compiler reads it, nor a count of errors.
-    assert f"#include <{header}>" not in message
-    assert "detected in the compilation" not in message
-    assert "install" not in message
+    messages(refusal(tmp_path))
 
 
 @pytest.mark.host_compiler
@@ -158,13 +133,9 @@ def test_values_of_the_configuration_are_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", ["curand_kernel.h", "ATen/ATen.h", "absent.h"])
-def test_nvcc_lacks_a_header_and_is_not_recommended(tmp_path: Path, header: str) -> None:
+def test_nvcc_lacks_a_header_and_is_not_recommended(tmp_path: Path, header: str, messages: Messages) -> None:
     write_project(tmp_path, f'{KERNELS}compiler = "nvcc"', {"device/a.cu": f'#include "{header}"\n{FILL}'})
-    message = refusal(tmp_path)
-    assert (
-        f"device/a.cu:1:10: fatal error: {header}: No such file or directory\ndevice/a.cu:1:10: " in message
-    )
-    assert "compiler = " not in message
+    messages(refusal(tmp_path))
 
 
 # Tools: the key that names them.

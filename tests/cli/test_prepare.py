@@ -12,6 +12,7 @@ import pytest
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from tests.fixtures.command_line import run
 from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.messages import Messages
 from tests.fixtures.projects import build, write_project
 
 AXPY = """
@@ -93,13 +94,10 @@ def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
     assert json.loads(output)["compiled"] == ["axpy<int> for sm_90"]
 
 
-def test_without_expressions_missing_images_are_compiled(prepare: Prepare) -> None:
+def test_without_expressions_missing_images_are_compiled(prepare: Prepare, messages: Messages) -> None:
     lines = prepare("p.kernels", "--arch", "sm_90")[1].splitlines()
     assert lines[0] == "compiled device/axpy.cu for sm_90"
-    assert lines[-2] == (
-        "skipped  sm_90: device/outside.cu was compiled with -I/opt/none, and other machines may have other "
-        "files there"
-    )
+    messages(lines[-2])
     assert lines[-1].startswith("p.kernels: 2 compiled, 0 known, 1 skipped, in ")
     assert prepare("p.kernels", "--arch", "sm_80") == (
         0,
@@ -116,33 +114,23 @@ def refused(result: tuple[int, str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["p"], "p: it is not a module of kernels; name p.kernels"),
-        (["json"], "json: it is not a module of kernels; name one that a build has generated"),
-        (["p.kernel"], "p.kernel: there is no module 'p.kernel'; did you mean 'p.kernels'?"),
-        (["nobody.kernels"], "nobody.kernels: there is no module 'nobody'; install the package"),
-        (["p.broken"], "p.broken: it cannot be imported: ZeroDivisionError: division by zero; correct that"),
-        (["p.incomplete"], "p.incomplete: it cannot be imported: ModuleNotFoundError: No module named 'nob"),
-        (["p.kernels", "gemm<int>", "--arch=sm_90"], "p.kernels has no kernel 'gemm<int>'"),
-        (
-            ["p.kernels", "axpy", "--arch=sm_90"],
-            "p.kernels has no kernel 'axpy'; name an instantiation, axpy<",
-        ),
-        (
-            ["p.kernels", "scale", "--arch=sm_90"],
-            "p.kernels has no kernel 'scale'; name an instantiation or an overload, such as 'scale<float>'",
-        ),
-        (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
-        (
-            ["p.kernels", "--arch=90"],
-            "architectures: '90' is not the architecture of a GPU; spell them as sm_90",
-        ),
+        ["p"],
+        ["json"],
+        ["p.kernel"],
+        ["nobody.kernels"],
+        ["p.broken"],
+        ["p.incomplete"],
+        ["p.kernels", "gemm<int>", "--arch=sm_90"],
+        ["p.kernels", "axpy", "--arch=sm_90"],
+        ["p.kernels", "scale", "--arch=sm_90"],
+        ["p.kernels", "axpy<nope>", "--arch=sm_90"],
+        ["p.kernels", "--arch=90"],
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_errors_are_one_message(prepare: Prepare, arguments: list[str], message: str) -> None:
-    assert refused(prepare(*arguments)).startswith(message)
+def test_errors_are_one_message(prepare: Prepare, arguments: list[str], messages: Messages) -> None:
+    messages(refused(prepare(*arguments)))
 
 
 @pytest.mark.parametrize("name", ["p/kernels", "p.kernels.py/", ".kernels", "p..kernels"])

@@ -19,6 +19,7 @@ import cuda_ext
 from cuda_ext.runtime.driver.images import select_image
 from tests.fixtures.cpp_modules import LOADER
 from tests.fixtures.loader import CHECKOUT, Run, unit
+from tests.fixtures.messages import Messages
 from tests.runtime.driver.test_driver import without_driver
 
 pytestmark = [
@@ -126,176 +127,81 @@ def test_without_a_driver_every_call_is_an_error(program: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    "settings",
     [
-        ({"fail": "cuInit=100"}, NO_GPU),
-        ({"devices": 0}, NO_GPU.replace("100", "0")),
-        ({"fail": "cuInit=34"}, "NoDriverError 34: the CUDA library that was found is a stub for linking"),
-        ({"fail": "cuGetProcAddress=34"}, "NoDriverError 34: the CUDA library that was found is a stub"),
-        ({"fail": "cuInit=3"}, "DriverError 3: CUDA was used before this process was forked"),
-        *(
-            (
-                {"fail": f"cuInit={code}"},
-                f"DriverError {code}: the CUDA driver cannot be used: cuInit failed: FAKE_ERROR_{code} "
-                f"({code}): fake description of {code}; {remedy}",
-            )
-            for code, remedy in (
-                (802, "the machine is still starting"),
-                (803, "the driver's library and its kernel module"),
-                (804, "this GPU does not take CUDA's"),
-                (999, "see whether nvidia-smi works"),
-            )
-        ),
-        (
-            {"fail": "cuDeviceGetCount=999"},
-            "DriverCallError 999: cuDeviceGetCount failed: FAKE_ERROR_999 (999): fake description of 999",
-        ),
-        (
-            {"version": 11080},
-            "DriverTooOldError 0: the NVIDIA driver supports CUDA up to 11.8, and launching takes 12.0",
-        ),
-        (
-            {"lacks": "cuLibraryLoadData"},
-            "DriverTooOldError 0: the NVIDIA driver has no cuLibraryLoadData of CUDA 12.0; upgrade the "
-            "driver",
-        ),
+        {"fail": "cuInit=100"},
+        {"devices": 0},
+        {"fail": "cuInit=34"},
+        {"fail": "cuGetProcAddress=34"},
+        {"fail": "cuInit=3"},
+        *({"fail": f"cuInit={code}"} for code in (802, 803, 804, 999)),
+        {"fail": "cuDeviceGetCount=999"},
+        {"version": 11080},
+        {"lacks": "cuLibraryLoadData"},
     ],
     ids=str,
 )
 def test_an_unusable_driver_gives_the_reason_every_time(
-    run: Program, settings: dict[str, Any], expected: str
+    run: Program, settings: dict[str, Any], messages: Messages
 ) -> None:
     errors = ("error 500 of cuGetProcAddress",) if "lacks" in settings else ()
     done = run("plain", "plain", "thread:axpy", "symbol:weights", "available", errors=errors, **settings)
-    *messages, available = done.output
-    assert len(messages) == 4
-    assert len(set(messages)) == 1
-    assert messages[0].startswith(expected)
+    *reasons, available = done.output
+    assert len(reasons) == 4
+    assert len(set(reasons)) == 1
+    messages(reasons[0])
     assert available == "no"
     assert done.calls in ([], ["cuInit"])
 
 
-def test_a_driver_from_before_12_0_tells_its_version(program: Path, tmp_path: Path) -> None:
+def test_a_driver_from_before_12_0_tells_its_version(
+    program: Path, tmp_path: Path, messages: Messages
+) -> None:
     source = tmp_path / "libcuda.c"
     source.write_text("int cuDriverGetVersion(int* version) { *version = 11040; return 0; }")
     subprocess.run(
         ["cc", "-shared", "-fPIC", source, "-o", tmp_path / "libcuda.so.1"], check=True, timeout=300
     )
-    assert run_program(program, "plain", directory=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).output == [
-        "DriverTooOldError 0: the NVIDIA driver supports CUDA up to 11.4, and launching takes 12.0 or newer; "
-        "upgrade the driver"
-    ]
+    messages(*run_program(program, "plain", directory=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).output)
 
 
-def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
+def test_the_variable_that_hides_devices_is_named(run: Program, messages: Messages) -> None:
     done = run("set:CUDA_VISIBLE_DEVICES=", "plain", fail="cuInit=100")
-    assert done.output == [
-        "NoDeviceError 100: the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES=''; change or unset that"
-    ]
+    messages(*done.output)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "settings", "expected"),
+    ("kernel", "settings"),
     [
-        ("plain", {}, []),
-        ("plain", {"capability": 100, "version": 13050}, []),
-        ("plain", {"capability": 89, "version": 13000}, []),
-        ("separate", {"version": 12000}, []),
-        (
-            "plain",
-            {"version": 12090},
-            [
-                "DriverTooOldError 0: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
-                "device/axpy.cu (sm_90), made by CUDA 13.5, needs 13.0 or newer; upgrade the driver"
-            ],
-        ),
-        ("small", {"version": 12040}, []),
-        (
-            "small",
-            {"version": 12030},
-            [
-                "DriverTooOldError 0: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
-                "device/small.cu (sm_90), compressed with zstd, needs 12.4 or newer; upgrade the driver"
-            ],
-        ),
-        (
-            "plain",
-            {"capability": 75},
-            [
-                "NoImageError 0: sample.kernels: device/axpy.cu has no image for this GPU: device is sm_75; "
-                'built for sm_80, sm_90; PTX: compute_90; jit: off; add "sm_75" to architectures and build '
-                "again"
-            ],
-        ),
-        (
-            "later",
-            {"capability": 75},
-            [
-                "NoImageError 0: sample.kernels: device/later.cu has no image for this GPU: device is sm_75; "
-                "built for none; PTX: compute_80; LTO-IR, which has to be linked first: lto_90; jit: off; "
-                'add "sm_75" to architectures and build again'
-            ],
-        ),
-        (
-            "gemm",
-            {"capability": 100},
-            ["NoImageError 0: sample.kernels: device/gemm.cu has no image for this"],
-        ),
-        (
-            "plain",
-            {"capability": 100},
-            [
-                "PtxTooNewError 0: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU; "
-                "CUDA 13.5 made it, and the NVIDIA driver reads PTX up to CUDA 13.0; jit: off; upgrade the "
-                "driver, or add this GPU to architectures and build again"
-            ],
-        ),
-        (
-            "plain",
-            {"fail": "cuDevicePrimaryCtxRetain=2"},
-            ["DriverCallError 2: cuDevicePrimaryCtxRetain failed: FAKE_ERROR_2 (2): fake description of 2"],
-        ),
-        (
-            "plain",
-            {"fail": "cuLibraryLoadData=209"},
-            ["NoImageError 0: sample.kernels: device/axpy.cu has no"],
-        ),
-        ("plain", {"fail": "cuLibraryLoadData=222"}, ["PtxTooNewError 0: sample.kernels: of device/axpy.cu"]),
-        ("plain", {"fail": "cuLaunchKernel=209"}, ["NoImageError 0: sample.kernels: device/axpy.cu has no"]),
-        ("plain", {"fail": "cuLaunchKernel=222"}, ["PtxTooNewError 0: sample.kernels: of device/axpy.cu"]),
-        (
-            "plain",
-            {"fail": "cuLibraryLoadData=200"},
-            [
-                "LoadError 200: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: "
-                "cuLibraryLoadData failed: FAKE_ERROR_200 (200): fake description of 200"
-            ],
-        ),
-        (
-            "plain",
-            {"fail": "cuLibraryGetKernel=500"},
-            [
-                "LoadError 500: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: "
-                "cuLibraryGetK"
-            ],
-        ),
-        (
-            "tiled",
-            {"capability": 80},
-            [
-                "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose "
-                "image, sm_80, lacks it; built for sm_90, compute_90"
-            ],
-        ),
+        ("plain", {}),
+        ("plain", {"capability": 100, "version": 13050}),
+        ("plain", {"capability": 89, "version": 13000}),
+        ("separate", {"version": 12000}),
+        ("plain", {"version": 12090}),
+        ("small", {"version": 12040}),
+        ("small", {"version": 12030}),
+        ("plain", {"capability": 75}),
+        ("later", {"capability": 75}),
+        ("gemm", {"capability": 100}),
+        ("plain", {"capability": 100}),
+        ("plain", {"fail": "cuDevicePrimaryCtxRetain=2"}),
+        ("plain", {"fail": "cuLibraryLoadData=209"}),
+        ("plain", {"fail": "cuLibraryLoadData=222"}),
+        ("plain", {"fail": "cuLaunchKernel=209"}),
+        ("plain", {"fail": "cuLaunchKernel=222"}),
+        ("plain", {"fail": "cuLibraryLoadData=200"}),
+        ("plain", {"fail": "cuLibraryGetKernel=500"}),
+        ("tiled", {"capability": 80}),
     ],
+    ids=str,
 )
 def test_an_unusable_image_gives_the_reason(
-    run: Program, kernel: str, settings: dict[str, Any], expected: list[str]
+    run: Program, kernel: str, settings: dict[str, Any], messages: Messages
 ) -> None:
     done = run(kernel, kernel, "available", **settings)
-    *messages, available = done.output
-    assert len(messages) == 2 * len(expected)
-    assert all(message.startswith(expected[0]) for message in messages)
+    *reasons, available = done.output
+    messages(*sorted(set(reasons)))
+    assert len(reasons) == 2 * len(set(reasons))
     assert available == "yes"
     assert done.calls.count("cuInit") == 1
 
@@ -379,45 +285,30 @@ def test_a_launch_has_the_values_of_its_config(run: Program, command: str, launc
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    "command",
     [
-        ("grid:0", "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (0, 1, 1)"),
-        ("grid:-1", "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (-1, 1, 1)"),
-        (
-            "huge_grid",
-            "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (1099511627776, ",
-        ),
-        ("block:600", "block: expected at most 1024 threads, found 1200: (600, 2, 1)"),
-        ("block:1025", "block: expected at least 1 and at most (1024, 1024, 64), found (1025, 2, 1)"),
-        (
-            "narrow:257",
-            "block: expected at most 256 threads, as the kernel was compiled, found 257: (257, 1, 1)",
-        ),
-        (
-            "tiled:200000",
-            "shared: expected at most 191488 bytes, found 200000; a block on this GPU, sm_90, has 232448, "
-            "of which the kernel's own variables take 40960",
-        ),
-        ("tiled:-1", "shared: expected at most 191488 bytes, found 18446744073709551615; "),
-        ("cluster:3", "cluster: expected divisors of the grid (32, 1, 1), found (3, 1, 1)"),
-        ("cluster:32", "cluster: expected at most 16 blocks on this GPU, sm_90, found 32: (32, 1, 1)"),
-        ("flat_cluster", "cluster: expected at least 1 and at most (2, 4, 1), found (2, 0, 1)"),
-        (
-            "cooperative:265",
-            "grid: expected at most 264 blocks, since cooperative ones all run at once, found 265; that is "
-            "2 of 1024 threads on each of 132 multiprocessors",
-        ),
-        ("too_few", "expected 4 arguments, found 1"),
-        ("none_taken", "expected no arguments, found 2"),
-        ("too_wide", "argument 'n': expected the 4 bytes of int, found 8"),
+        "grid:0",
+        "grid:-1",
+        "huge_grid",
+        "block:600",
+        "block:1025",
+        "narrow:257",
+        "tiled:200000",
+        "tiled:-1",
+        "cluster:3",
+        "cluster:32",
+        "flat_cluster",
+        "cooperative:265",
+        "too_few",
+        "none_taken",
+        "too_wide",
     ],
+    ids=str,
 )
-def test_unsupported_launches_are_reported(run: Program, command: str, expected: str) -> None:
+def test_unsupported_launches_are_reported(run: Program, command: str, messages: Messages) -> None:
     for commands in ([command], ["plain", command]):
         done = run(*commands, errors=None)
-        assert len(done.output) == 1
-        assert done.output[0].startswith(f"ArgumentError: {expected}")
-        assert "|  in a launch of " in done.output[0]
+        messages(*done.output)
         assert len(done.launches) == len(commands) - 1
 
 
@@ -426,12 +317,9 @@ def test_a_kernel_has_its_declared_name(run: Program) -> None:
     assert done.output[0].endswith("|  in a launch of axpy<float>(int n, float a, const float* x, float* y)")
 
 
-def test_a_gpu_without_clusters_is_an_error(run: Program) -> None:
+def test_a_gpu_without_clusters_is_an_error(run: Program, messages: Messages) -> None:
     done = run("plain", "cluster:2", errors=None, capability=80)
-    assert done.output == [
-        "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of "
-        "plain()"
-    ]
+    messages(*done.output)
 
 
 def limits_set(done: Run) -> list[str]:
@@ -476,12 +364,9 @@ def test_large_clusters_are_permitted_once(run: Program) -> None:
     assert len(done.launches) == 4
 
 
-def test_a_launch_that_failed_is_reported(run: Program) -> None:
+def test_a_launch_that_failed_is_reported(run: Program, messages: Messages) -> None:
     done = run("plain", "axpy", fail="cuLaunchKernel=2")
-    assert done.output[0] == (
-        "LaunchError 2: plain: cuLaunchKernel failed: FAKE_ERROR_2 (2): fake description of 2; "
-        "launched with grid (1, 1, 1), block (1, 1, 1)"
-    )
+    messages(done.output[0])
     done = run("everything", fail="cuLaunchKernelEx=2")
     assert done.output[0].endswith(
         "; launched with grid (4, 2, 1), block (8, 1, 1), 60000 bytes of dynamic shared memory, "
@@ -522,49 +407,27 @@ def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    "command",
     [
-        ("named:plain", None),
-        ("named: :: plain", None),
-        (
-            "named:plan",
-            "sample.kernels has no kernel or symbol 'plan'; did you mean 'plain'?; it has: axpy<float>, ",
-        ),
-        (
-            "named:quite_another",
-            "sample.kernels has no kernel or symbol 'quite_another'; it has: axpy<float>, ",
-        ),
-        (
-            "named:axpy<int>",
-            "sample.kernels: axpy<int> was not built ahead; built: axpy<float>, axpy<double>; jit: off; "
-            'add "axpy<int>" to `instantiate` and build again',
-        ),
-        (
-            "named:axpy",
-            "sample.kernels: axpy stands for several kernels; name one of axpy<float>, axpy<double>",
-        ),
-        ("named:ov", "sample.kernels: ov stands for several kernels; name one of ov(int), ov(float, int*)"),
-        ("named:gemm<int>", "sample.kernels: gemm is not a template; built: gemm"),
-        ("named:axpy<int", "sample.kernels: axpy<int lacks a closing '>'; built: axpy<float>, axpy<double>"),
-        (
-            "symbol:weigths",
-            "sample.kernels has no kernel or symbol 'weigths'; did you mean 'weights'?; it has: ",
-        ),
-        (
-            "symbol:twice",
-            "sample.kernels: device/axpy.cu and device/gemm.cu each have a variable twice of their own; "
-            "rename them, or link the units into one library with link = true",
-        ),
+        "named:plain",
+        "named: :: plain",
+        "named:plan",
+        "named:quite_another",
+        "named:axpy<int>",
+        "named:axpy",
+        "named:ov",
+        "named:gemm<int>",
+        "named:axpy<int",
+        "symbol:weigths",
+        "symbol:twice",
     ],
+    ids=str,
 )
-def test_names(run: Program, command: str, expected: str | None) -> None:
+def test_names(run: Program, command: str, messages: Messages) -> None:
     done = run(command)
-    if expected is None:
-        assert done.output == []
-        assert done.launches == [LAUNCH]
-    else:
-        assert done.output[0].startswith(f"KernelNotFoundError: {expected}")
-        assert done.calls == []
+    messages(*done.output)
+    assert done.launches == ([] if done.output else [LAUNCH])
+    assert bool(done.calls) == bool(done.launches)
 
 
 def test_integers_of_any_type_have_to_fit(run: Program) -> None:
@@ -578,7 +441,7 @@ def test_integers_of_any_type_have_to_fit(run: Program) -> None:
     ]
 
 
-def test_threads_are_divided_into_blocks(run: Program) -> None:
+def test_threads_are_divided_into_blocks(run: Program, messages: Messages) -> None:
     done = run(
         "threads:1000", "threads:1000", "threads:0", "threads_in:100", "threads:-1", "threads:1000000000000"
     )
@@ -587,10 +450,7 @@ def test_threads_are_divided_into_blocks(run: Program) -> None:
         ["grid=1,1,1", "block=256,1,1"],
         ["grid=4,1,1", "block=32,1,1"],
     ]
-    assert [message.partition("|")[0] for message in done.output] == [
-        "ArgumentError: threads: expected a number of threads, found -1",
-        "ArgumentError: threads: expected at most 549755813632 in blocks of 256, found 1000000000000",
-    ]
+    messages(*[message.partition("|")[0] for message in done.output])
     # Fast, once the kernel is loaded and its block is known.
     assert done.calls.count("cuLibraryLoadData") == 1
 
@@ -715,13 +575,9 @@ def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
     assert run("separate", "context:1", "separate", devices=2).calls.count("cuLibraryLoadData") == 1
 
 
-def test_a_gpu_without_the_kernel_is_an_error(run: Program) -> None:
+def test_a_gpu_without_the_kernel_is_an_error(run: Program, messages: Messages) -> None:
     done = run("tiled", "context:1", "tiled", "axpy", "small", devices=2, capability="90,80")
-    assert [message.partition(";")[0] for message in done.output] == [
-        "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, "
-        "sm_80, lacks it",
-        "NoImageError 0: sample.kernels: device/small.cu has no image for this GPU: device is sm_80",
-    ]
+    messages(*[message.partition(";")[0] for message in done.output])
     assert [launch.split()[1] for launch in done.launches] == ["tiled", "_Z4axpyIfEv"]
 
 

@@ -18,11 +18,11 @@ from cuda_ext.builder.cpp import source_name
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.runtime.jit.entry import Entry, decode_entry
 from cuda_ext.toolchain.cuda_packages import library_directories
-from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.cpp_modules import INCLUDE, LOADER, MINGW, ON_DEMAND, takes_mingw, write_cpp
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.environments import Environment
 from tests.fixtures.loader import CHECKOUT, Run
+from tests.fixtures.messages import Messages
 from tests.fixtures.projects import build, write_project
 from tests.include.test_cpp_loader import compiled, exported_besides_exceptions
 
@@ -194,18 +194,13 @@ def test_python_reads_the_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path
     assert again.output == ["no"]
 
 
-def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path, messages: Messages) -> None:
     done = on_demand.cpp(
         *("signature:scale<double>", "same:scale<double>", "signature:plain"),
         *("launch:scale<double>", "launch:scale<float>", "symbol:ns::counter", "launch:ns::fill<double,256>"),
         cache=cache_of_cpp,
     )
-    assert done.output == [
-        "scale<double>",
-        "the same",
-        "plain(unsigned int n, bool b, double d, ns::Particle p)",
-        "8 bytes",
-    ]
+    messages(*done.output)
     assert [launch.split()[1] for launch in done.launches] == [
         "_Z5scaleIdEvPT_S0_",
         "_Z5scaleIfEvPT_S0_",
@@ -286,78 +281,38 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
 
 
 @pytest.mark.parametrize(
-    ("commands", "settings", "expected"),
+    ("commands", "settings"),
     [
-        (
-            ("compile:", "mistaken"),
-            {},
-            "Error: argument 0: expected 4 bytes, found 8|  in a launch of times<float>",
-        ),
-        (("compile:", "few"), {}, "Error: expected 3 arguments, found 1|  in a launch of times<float>"),
-        # PTX, which NVRTC makes for a GPU that it does not know
-        (("compile:", "few"), {"capability": "250"}, "Error: expected 3 arguments, found 1|  in a launch of"),
-        (
-            ("compile:", "mistaken"),
-            {"capability": "250"},
-            "Error: argument 0: expected 4 bytes, found 8|  in",
-        ),
-        (
-            ("compile:", "compiled:pliant"),
-            {},
-            "KernelNotFoundError: own.cu has no kernel or symbol 'pliant';",
-        ),
-        (
-            ("wrong:timse<int>",),
-            {},
-            'CompilationError: __nv_name_map(2): error: identifier "timse" is undefined|',
-        ),
-        (("wrong:&plain",), {}, "Error: own.cu: names: '&plain' is the address of a variable; name kernels"),
-        (("wrong:",), {}, "Error: own.cu: names: one is empty"),
-        (("options:name",), {}, "Error: name is empty"),
-        (
-            ("options:-arch=sm_80",),
-            {},
-            "Error: kernels.cu: options: -arch=sm_80: the architecture is that of",
-        ),
-        (
-            ("options:-Iinclude",),
-            {},
-            "Error: kernels.cu: options: -Iinclude: headers are found through include_directories",
-        ),
-        (
-            ("options:/nowhere",),
-            {},
-            "Error: kernels.cu: include_directories: there is no directory '/nowhere'",
-        ),
-        (
-            ("options:",),
-            {},
-            'CompilationError: kernels.cu(1): catastrophic error: cannot open source file "nowhere.h"|',
-        ),
-        (
-            ("compile:", "compiled:times<int>"),
-            {},
-            "KernelNotFoundError: own.cu: times<int> was not built ahead; built: times<float>, "
-            "times<double>; pass it to compile() as one of the names",
-        ),
-        (("texts:by.cuh",), {}, "Error: kernels.cu: texts: two headers have the name 'by.cuh'; rename one"),
-        (("nul",), {}, "Error: kernels.cu: source has a NUL character; remove it"),
-        (
-            ("compile:",),
-            {"VIRTUAL_ENV": ""},
-            "ToolchainError: own.cu cannot be compiled: NVRTC cannot be loaded (it is neither in the active "
-            'environment nor in CUDA_PATH); install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]"), or set '
-            "CUDA_PATH to a CUDA toolkit",
-        ),
-        (("compile:",), {"fail": "cuInit=100"}, "Error: the CUDA driver finds no GPU; see whether"),
+        (("compile:", "mistaken"), {}),
+        (("compile:", "few"), {}),
+        (("compile:", "few"), {"capability": "250"}),
+        (("compile:", "mistaken"), {"capability": "250"}),
+        (("compile:", "compiled:pliant"), {}),
+        (("wrong:timse<int>",), {}),
+        (("wrong:&plain",), {}),
+        (("wrong:",), {}),
+        (("options:name",), {}),
+        (("options:-arch=sm_80",), {}),
+        (("options:-Iinclude",), {}),
+        (("options:/nowhere",), {}),
+        (("options:",), {}),
+        (("compile:", "compiled:times<int>"), {}),
+        (("texts:by.cuh",), {}),
+        (("nul",), {}),
+        (("compile:",), {"VIRTUAL_ENV": ""}),
+        (("compile:",), {"fail": "cuInit=100"}),
     ],
+    ids=str,
 )
 def test_mistakes_with_a_source(
-    on_demand: OnDemand, cache_of_cpp: Path, commands: tuple[str], settings: Mapping[str, str], expected: str
+    on_demand: OnDemand,
+    cache_of_cpp: Path,
+    commands: tuple[str],
+    settings: Mapping[str, str],
+    messages: Messages,
 ) -> None:
     done = on_demand.cpp(*commands, cache=cache_of_cpp, **settings)
-    assert len(done.output) == 1
-    assert done.output[0].startswith(expected)
+    messages(*done.output)
     assert done.launches == []
 
 
@@ -442,79 +397,30 @@ def test_a_child_of_a_process_that_used_cuda_gets_an_error(on_demand: OnDemand, 
 
 
 @pytest.mark.parametrize(
-    ("command", "settings", "expected"),
+    ("command", "settings"),
     [
-        (
-            "launch:scale<double>",
-            {"CUDA_EXT_JIT": "0"},
-            "KernelNotFoundError: p.kernels: scale<double> was not built ahead; built: scale<float>; "
-            "jit: turned off by CUDA_EXT_JIT=0" + ADD.format("scale<double>"),
-        ),
-        (
-            "launch:plain",
-            {"CUDA_EXT_JIT": "0"},
-            "NoImageError: p.kernels: device/types.cu has no image for this GPU: device is sm_90; built for "
-            "sm_80; PTX: none; jit: turned off by CUDA_EXT_JIT=0; "
-            'add "sm_90" to architectures and build again',
-        ),
-        (
-            "launch:newer",
-            {"CUDA_EXT_JIT": "0"},
-            "PtxTooNewError: p.kernels: of device/newer.cu only PTX (compute_80) fits this GPU; CUDA {cuda} "
-            "made it, and the NVIDIA driver reads PTX up to CUDA 13.0; jit: turned off by CUDA_EXT_JIT=0; "
-            "upgrade the driver, or add this GPU to architectures and build again",
-        ),
-        (
-            "launch:scale<double>",
-            {"VIRTUAL_ENV": ""},
-            "KernelNotFoundError: p.kernels: scale<double> was not built ahead; built: scale<float>; "
-            "jit: NVRTC cannot be loaded (it is neither in the active environment nor in CUDA_PATH); install "
-            'it with "cuda-ext[cu13]" (or "cuda-ext[cu12]"), or set CUDA_PATH to a CUDA toolkit'
-            + ADD.format("scale<double>"),
-        ),
-        (
-            "launch:plain",
-            {"VIRTUAL_ENV": "", "CUDA_PATH": "/nowhere"},
-            "NoImageError: p.kernels: device/types.cu has no image for this GPU: device is sm_90; built for "
-            "sm_80; PTX: none; jit: NVRTC cannot be loaded (it is neither in the active ",
-        ),
-        (
-            "launch:ns::fill<int,3>",
-            {},
-            "KernelNotFoundError: p.kernels: ns::fill<int,3> was not built ahead and cannot be compiled on "
-            "demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
-            + ADD.format("ns::fill<int,3>"),
-        ),
-        (
-            "launch:ambiguous<int>",
-            {},
-            "KernelNotFoundError: p.kernels: ambiguous<int> was not built ahead and cannot be compiled on "
-            "demand: device/special.cu and device/templates.cu each define ambiguous"
-            + ADD.format("ambiguous<int>"),
-        ),
-        ("launch:sacle<int>", {}, "KernelNotFoundError: p.kernels has no kernel or symbol 'sacle<int>'; it"),
-        ("launch:plain<int>", {}, "KernelNotFoundError: p.kernels: plain is not a template; built: plain"),
-        (
-            "launch:scale<int",
-            {},
-            "KernelNotFoundError: p.kernels: scale<int lacks a closing '>'; built: scale<float>",
-        ),
-        ("launch:scale<double>", {"fail": "cuInit=100"}, "Error: the CUDA driver finds no GPU; see whether"),
-        (
-            "launch:scale<double>",
-            {"capability": 35},
-            "CompilationError: nvrtc {cuda} cannot compile for sm_35: it begins with sm_75; "
-            "older GPUs take an older CUDA",
-        ),
+        ("launch:scale<double>", {"CUDA_EXT_JIT": "0"}),
+        ("launch:plain", {"CUDA_EXT_JIT": "0"}),
+        ("launch:newer", {"CUDA_EXT_JIT": "0"}),
+        ("launch:scale<double>", {"VIRTUAL_ENV": ""}),
+        ("launch:plain", {"VIRTUAL_ENV": "", "CUDA_PATH": "/nowhere"}),
+        ("launch:ns::fill<int,3>", {}),
+        ("launch:ambiguous<int>", {}),
+        ("launch:sacle<int>", {}),
+        ("launch:plain<int>", {}),
+        ("launch:scale<int", {}),
+        ("launch:scale<double>", {"fail": "cuInit=100"}),
+        ("launch:scale<double>", {"capability": 35}),
     ],
+    ids=str,
 )
 def test_why_something_is_not_compiled(
-    on_demand: OnDemand, tmp_path: Path, command: str, settings: Mapping[str, object], expected: str
+    on_demand: OnDemand, tmp_path: Path, command: str, settings: Mapping[str, object], messages: Messages
 ) -> None:
     done = on_demand.cpp(command, command, cache=tmp_path / "cache", **settings)
-    assert len(done.output) == 2
-    assert done.output[0] == done.output[1]
-    assert done.output[0].startswith(expected.replace("{cuda}", Nvrtc().version))
+    first, second = done.output
+    assert first == second
+    messages(first)
     assert done.launches == []
 
 

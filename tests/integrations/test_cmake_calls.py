@@ -11,6 +11,7 @@ import pytest
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.integrations.cmake.steps import main
 from tests.fixtures.cmake_projects import FILES, PYTHON_LISTS, CMakeProject
+from tests.fixtures.messages import Messages
 
 PYPROJECT = """[project]
 name = "app"
@@ -49,81 +50,43 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
 
 
 @pytest.mark.parametrize(
-    ("words", "answer"),
+    "words",
     [
-        ("SOURCES device/*.cu", "has no NAME; add the name by which"),
-        ("NAME kernels", "NAME: a module lives inside a package;"),
-        ("NAME a/k", "NAME: not an import name; did you mean 'a.k'?"),
-        ("NAME std.k", "the C++ namespace std is not yours; choose another with CXX_NAMESPACE"),
-        ("NAME a.k SOURCE device/*.cu", "unknown keyword 'SOURCE'; did you mean SOURCES?"),
-        (
-            "NAME a.k SOURCES device/*.cu INCLUDE_DIRS .",
-            "unknown keyword 'INCLUDE_DIRS'; did you mean INCLUDE_D",
-        ),
-        ("NAME a.k SOURCES device/*.cu DEFINITIONS A", "unknown keyword 'DEFINITIONS'; did you mean DEFINE?"),
-        ("NAME a.k HEADERS device/*.cuh", "unknown keyword 'HEADERS'; did you mean EMBED_SOURCES?"),
-        ("NAME a.k SOURCES dev/*.cu", "SOURCES: nothing matches 'dev/*.cu'"),
-        ("NAME a.k INCLUDE_DIRECTORIES inc", "INCLUDE_DIRECTORIES: 'inc' is not a directory of the project"),
-        (
-            "NAME a.k EMBED_SOURCES device/*.hpp",
-            "EMBED_SOURCES: nothing matches 'device/*.hpp'; did you mean 'device/index.cuh'?",
-        ),
-        ("NAME a.k EMBED_SOURCES a.h", "EMBED_SOURCES: nothing matches 'a.h'"),
-        (
-            "NAME a.k OVERRIDE SOURCES x.cu STD c++20",
-            "OVERRIDE[0] SOURCES: 'x.cu' matches none of the sources",
-        ),
-        ("FROM_PYPROJECT", "[tool.cuda_ext] has several modules; choose one"),
-        ("FROM_PYPROJECT NAME a.b", "[tool.cuda_ext] has no module 'a.b'; it has app.kernels, app.others"),
-        (
-            "NAME a.k ARCHITECTURES sm_9O",
-            "ARCHITECTURES: unknown architecture 'sm_9O'; did you mean 'sm_90'?",
-        ),
-        ("NAME a.k ARCHITECTURES sm_20", "ARCHITECTURES: nvrtc 13."),
-        (
-            "NAME a.k OVERRIDE SOURCES device/fill.cu ARCHITECTURES sm_20",
-            "OVERRIDE[0] ARCHITECTURES: nvrtc 13.",
-        ),
-        (
-            "NAME a.k COMPILER nvcc NVCC /nowhere/nvcc",
-            "NVCC: no nvcc can be used:\n  configured: /nowhere/nvcc",
-        ),
-        (
-            "NAME a.k COMPILER nvcc LAUNCHER nowhere",
-            "LAUNCHER: 'nowhere' is not on PATH; install it, or leave",
-        ),
-        (
-            "NAME a.k INSTANTIATE axpi<float>",
-            "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did",
-        ),
-        ("NAME a.k OPTIONS -std=c++20", "OPTIONS[0]: '-std=c++20' has a key of its own; set STD instead"),
-        (
-            "NAME a.k OPTIONS --expt-relaxed-constexpr",
-            "OPTIONS[0]: '--expt-relaxed-constexpr' is an option of",
-        ),
-        (
-            "NAME a.k LAUNCHER ccache",
-            "LAUNCHER: runs nvcc, and has no effect with COMPILER nvrtc; remove it, or choose COMPILER nvcc",
-        ),
-        ("NAME a.k LINK EMIT ltoir", 'EMIT: "ltoir" leaves the linking to others; with LINK choose another'),
-        (
-            "NAME a.k SOURCES device/axpy.cu INSTANTIATE axpi<float>",
-            "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did you mean 'axpy<float>'?",
-        ),
-        (
-            "NAME a.k CXX_NAMESPACE a.b",
-            "CXX_NAMESPACE: 'a.b' is not a namespace; write it as in C++: my::gpu",
-        ),
-        ("NAME a.k CXX_NAMESPACE my::class", "CXX_NAMESPACE: 'my::class' is not a namespace; write it"),
-        ("NAME a.k CXX_NAMESPACE std::gpu", "CXX_NAMESPACE: std is not your namespace; begin with one of"),
-        (
-            "NAME a.k CXX_NAMESPACE a PYTHON_ONLY",
-            "CXX_NAMESPACE is for C++, and PYTHON_ONLY excludes it; leave out one of them",
-        ),
+        "SOURCES device/*.cu",
+        "NAME kernels",
+        "NAME a/k",
+        "NAME std.k",
+        "NAME a.k SOURCE device/*.cu",
+        "NAME a.k SOURCES device/*.cu INCLUDE_DIRS .",
+        "NAME a.k SOURCES device/*.cu DEFINITIONS A",
+        "NAME a.k HEADERS device/*.cuh",
+        "NAME a.k SOURCES dev/*.cu",
+        "NAME a.k INCLUDE_DIRECTORIES inc",
+        "NAME a.k EMBED_SOURCES device/*.hpp",
+        "NAME a.k EMBED_SOURCES a.h",
+        "NAME a.k OVERRIDE SOURCES x.cu STD c++20",
+        "FROM_PYPROJECT",
+        "FROM_PYPROJECT NAME a.b",
+        "NAME a.k ARCHITECTURES sm_9O",
+        "NAME a.k ARCHITECTURES sm_20",
+        "NAME a.k OVERRIDE SOURCES device/fill.cu ARCHITECTURES sm_20",
+        "NAME a.k COMPILER nvcc NVCC /nowhere/nvcc",
+        "NAME a.k COMPILER nvcc LAUNCHER nowhere",
+        "NAME a.k INSTANTIATE axpi<float>",
+        "NAME a.k OPTIONS -std=c++20",
+        "NAME a.k OPTIONS --expt-relaxed-constexpr",
+        "NAME a.k LAUNCHER ccache",
+        "NAME a.k LINK EMIT ltoir",
+        "NAME a.k SOURCES device/axpy.cu INSTANTIATE axpi<float>",
+        "NAME a.k CXX_NAMESPACE a.b",
+        "NAME a.k CXX_NAMESPACE my::class",
+        "NAME a.k CXX_NAMESPACE std::gpu",
+        "NAME a.k CXX_NAMESPACE a PYTHON_ONLY",
     ],
+    ids=str,
 )
-def test_a_wrong_call(refused: Refused, words: str, answer: str) -> None:
-    assert refused(*words.split(" ")).startswith(answer)
+def test_a_wrong_call(refused: Refused, words: str, messages: Messages) -> None:
+    messages(refused(*words.split(" ")))
 
 
 @pytest.mark.parametrize(("words", "given"), [("PYTHON_ONLY OFF",) * 2, ("CXX_NAMESPACE a", "CXX_NAMESPACE")])

@@ -13,6 +13,7 @@ from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
 from cuda_ext.integrations.cmake.module_call import Call
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
+from tests.fixtures.messages import Messages
 
 ROOT = Path("/project")
 WHERE = "cuda_ext_add_module(k)"
@@ -134,60 +135,37 @@ def test_overrides_follow_one_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "answer"),
+    "words",
     [
-        (["sources", "a.cu"], "unknown keyword 'sources'; did you mean SOURCES?"),
-        (["a.cu"], "unknown keyword 'a.cu'; keywords are ARCHITECTURES, COMPILER,"),
-        (
-            ["SOURCES", "a.cu", "ARCHITECTURE", "90"],
-            "unknown keyword 'ARCHITECTURE'; did you mean ARCHITECTURES?",
-        ),
-        (["SOURCES", "a.cu", "SOURCES", "b.cu"], "SOURCES is given twice; merge the two"),
-        (["SOURCES"], 'SOURCES: is empty; name at least one, such as "device/*.cu"'),
-        (
-            ["SOURCES", "../../other/a.cu"],
-            "SOURCES: '../../other/a.cu' is outside of /project, the directory of",
-        ),
-        (
-            ["INCLUDE_DIRECTORIES", "/usr/include"],
-            "INCLUDE_DIRECTORIES: '/usr/include' is outside of /project,",
-        ),
-        (["STD"], "STD: expected one value, found none"),
-        (["STD", "c++17", "c++20"], "STD: expected one value, found 'c++17' and 'c++20'"),
-        (["STD", "17"], "STD: '17' is not a C++ standard; did you mean 'c++17'?"),
-        (["LINK", "maybe"], "LINK: expected ON or OFF, found 'maybe'"),
-        (["COMPRESS", "sise"], "COMPRESS: expected 'none' or"),
-        (["OPTIONS", "-O3", "-arch=sm_90"], "OPTIONS[1]: '-arch=sm_90' has a key of its own;"),
-        (["INSTANTIATE", "{ kernel = 'f<{T}>' }"], "INSTANTIATE[0]: {T} has no values; add T = [...]"),
-        (
-            ["INSTANTIATE", "{ kernel = "],
-            "INSTANTIATE: '{ kernel = ' is not valid TOML: ",
-        ),
-        (["VARIANTS", "gemm"], "VARIANTS: 'gemm' is not valid TOML: Expected '='"),
-        (["VARIANTS", "f = [{ kern = 'g' }]"], "VARIANTS f[0] kern: unknown key;"),
-        (["DEFINE", "2=1"], "DEFINE 2: not the name of a macro;"),
-        (["OVERRIDE", "STD", "c++20"], "OVERRIDE[0] SOURCES: is missing; name the sources"),
-        (["OVERRIDE", "SOURCES", "a.cu", "STD", "20"], "OVERRIDE[0] STD: '20' is not a C++ standard;"),
-        (["OVERRIDE", "SOURCES", "a.cu", "LINK"], "OVERRIDE[0] LINK: holds for a whole module,"),
-        (
-            ["OVERRIDE", "SOURCES", "a.cu", "NAME", "p.k"],
-            "OVERRIDE[0]: NAME belongs before OVERRIDE; move it there",
-        ),
-        (
-            ["FROM_PYPROJECT", "SOURCES", "a.cu"],
-            "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out SOURCES",
-        ),
-        (
-            ["FROM_PYPROJECT", "LINK", "OVERRIDE"],
-            "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out LINK, OV",
-        ),
-        (
-            ["OPTIONS", "$<$<CONFIG:Debug>:-G>"],
-            "'$<$<CONFIG:Debug>:-G>': the arguments are read when the project",
-        ),
-        (["NAME", "a", "b"], "NAME: expected one value, found 'a' and 'b'"),
-        (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" leaves the linking to others;'),
+        ["sources", "a.cu"],
+        ["a.cu"],
+        ["SOURCES", "a.cu", "ARCHITECTURE", "90"],
+        ["SOURCES", "a.cu", "SOURCES", "b.cu"],
+        ["SOURCES"],
+        ["SOURCES", "../../other/a.cu"],
+        ["INCLUDE_DIRECTORIES", "/usr/include"],
+        ["STD"],
+        ["STD", "c++17", "c++20"],
+        ["STD", "17"],
+        ["LINK", "maybe"],
+        ["COMPRESS", "sise"],
+        ["OPTIONS", "-O3", "-arch=sm_90"],
+        ["INSTANTIATE", "{ kernel = 'f<{T}>' }"],
+        ["INSTANTIATE", "{ kernel = "],
+        ["VARIANTS", "gemm"],
+        ["VARIANTS", "f = [{ kern = 'g' }]"],
+        ["DEFINE", "2=1"],
+        ["OVERRIDE", "STD", "c++20"],
+        ["OVERRIDE", "SOURCES", "a.cu", "STD", "20"],
+        ["OVERRIDE", "SOURCES", "a.cu", "LINK"],
+        ["OVERRIDE", "SOURCES", "a.cu", "NAME", "p.k"],
+        ["FROM_PYPROJECT", "SOURCES", "a.cu"],
+        ["FROM_PYPROJECT", "LINK", "OVERRIDE"],
+        ["OPTIONS", "$<$<CONFIG:Debug>:-G>"],
+        ["NAME", "a", "b"],
+        ["EMIT", "ltoir", "LINK"],
     ],
+    ids=str,
 )
-def test_a_mistake_is_reported_in_terms_of_cmake(words: list[str], answer: str) -> None:
-    assert refused(*words).startswith(answer)
+def test_a_mistake_is_reported_in_terms_of_cmake(words: list[str], messages: Messages) -> None:
+    messages(refused(*words))

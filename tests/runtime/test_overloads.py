@@ -20,6 +20,7 @@ from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.runtime.overloads import OverloadIndex
 from tests.fixtures.device_arrays import Array
 from tests.fixtures.loader import AXPY, AXPY_DOUBLE, SAMPLE, run_script, signature, write_package
+from tests.fixtures.messages import Messages
 
 
 def kernel(expression: str, *parameters: str) -> kernels.Kernel:
@@ -69,37 +70,22 @@ def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chose
 
 
 @pytest.mark.parametrize(
-    ("candidates", "argument", "message"),
+    ("candidates", "argument"),
     [
-        (
-            [INT, LONG],
-            1,
-            r"^\(int\) fits several kernels; choose one with brackets, as in kernels\[\"k\(int\)\"\]",
-        ),
-        ([FLOAT, DOUBLE], 1.5, r"^\(float\) fits several kernels"),
-        ([FLOATS, CONST_INTS], 16, r"^\(int\) fits several kernels"),
-        ([FLOATS, CONST_INTS], None, r"^\(None\) fits several kernels"),
-        (
-            [INT, LONG],
-            1.5,
-            r"^argument 'n': expected one of int, long long, found 1.5$",
-        ),
-        (
-            [FLOATS, CONST_INTS],
-            np.zeros(3),
-            r"^argument 'p': expected one of float\*, const int\*, found ndarray of float64$",
-        ),
-        ([FLOATS, CONST_INTS], "x", r"^argument 'p': expected one of float\*, const int\*, found 'x'$"),
-        (
-            [FLOATS, CONST_INTS],
-            [1.0],
-            r"^argument 'p': expected one of float\*, const int\*, found list; .*numpy.array",
-        ),
+        ([INT, LONG], 1),
+        ([FLOAT, DOUBLE], 1.5),
+        ([FLOATS, CONST_INTS], 16),
+        ([FLOATS, CONST_INTS], None),
+        ([INT, LONG], 1.5),
+        ([FLOATS, CONST_INTS], np.zeros(3)),
+        ([FLOATS, CONST_INTS], "x"),
+        ([FLOATS, CONST_INTS], [1.0]),
     ],
 )
-def test_no_fit_and_ambiguous_fits_are_errors(candidates: Any, argument: Any, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
+def test_no_fit_and_ambiguous_fits_are_errors(candidates: Any, argument: Any, messages: Messages) -> None:
+    with pytest.raises(ArgumentError) as raised:
         choose(candidates, (argument,), {})
+    messages(raised.value)
 
 
 def test_the_number_and_the_names_of_arguments_choose_too() -> None:
@@ -188,7 +174,7 @@ def test_messages_about_hundreds_of_kernels_are_short() -> None:
 
 
 @pytest.mark.host_compiler
-def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None:
+def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any, messages: Messages) -> None:
     run = with_driver(
         """
         from sample import kernels
@@ -207,10 +193,7 @@ def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None
     assert run.output[0].startswith(
         "ArgumentError: (int, float, ArrayAt of <f4, ArrayAt of <f8) fits no kernel: each argument"
     )
-    assert (
-        run.output[1]
-        == "ArgumentError: argument 'x': expected one of const double*, const float*, found ArrayAt of <i4"
-    )
+    messages(run.output[1])
 
 
 def test_help_describes_the_kernel() -> None:

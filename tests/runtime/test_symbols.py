@@ -11,6 +11,7 @@ import pytest
 from cuda_ext.manifest import Symbol
 from cuda_ext.runtime.arrays.dtypes import element_and_shape
 from tests.fixtures.loader import Run, write_module
+from tests.fixtures.messages import Messages
 
 WithDriver = Callable[..., Run]
 pytestmark = pytest.mark.host_compiler
@@ -65,7 +66,7 @@ def test_types_are_split_into_element_and_shape(type_: str) -> None:
     assert (shape == ()) == ("(*" in type_)
 
 
-def test_properties_of_a_variable_need_no_driver(variables: WithDriver) -> None:
+def test_properties_of_a_variable_need_no_driver(variables: WithDriver, messages: Messages) -> None:
     run = variables(
         """
         for name in ("matrix", "count", "half", "wave", "quads", "particles", "level", "p", "rows"):
@@ -73,17 +74,7 @@ def test_properties_of_a_variable_need_no_driver(variables: WithDriver) -> None:
             print(symbol, symbol.element, symbol.shape, repr(symbol.dtype), symbol.size)
         """
     )
-    assert run.output == [
-        "<device symbol float[3][3] matrix, 36 bytes> float (3, 3) 'float32' 36",
-        "<device symbol int count, 4 bytes> int () 'int32' 4",
-        "<device symbol __half half, 2 bytes> __half () 'float16' 2",
-        "<device symbol complex<float> wave, 8 bytes> complex<float> () 'complex64' 8",
-        "<device symbol float4[2] quads, 32 bytes> float4 (2,) 'float32' 32",
-        "<device symbol Particle[2] particles, 16 bytes> Particle (2,) '' 16",
-        "<device symbol Level level, 2 bytes> Level () '' 2",
-        "<device symbol float* p, 8 bytes> float* () 'uint64' 8",
-        "<device symbol float(*)[3] rows, 8 bytes> float(*)[3] () '' 8",
-    ]
+    messages(*run.output)
     assert run.calls == []
 
 

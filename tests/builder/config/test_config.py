@@ -17,6 +17,7 @@ from cuda_ext.builder.config.modules import ModuleConfig, parse_table
 from cuda_ext.builder.project import Project, default_module_name
 from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import Candidate, Variants
+from tests.fixtures.messages import Messages
 from tests.fixtures.projects import write_project
 
 WHERE = 'tool.cuda_ext.modules."p.kernels"'
@@ -390,11 +391,8 @@ def test_the_table_is_a_table() -> None:
         parse_table(3, None)
 
 
-def test_a_module_without_a_default_name_must_be_named() -> None:
-    assert refused("", default_name=None) == (
-        "tool.cuda_ext: cannot tell which package the module belongs to; name it: "
-        '[tool.cuda_ext.modules."your_package.kernels"]'
-    )
+def test_a_module_without_a_default_name_must_be_named(messages: Messages) -> None:
+    messages(refused("", default_name=None))
 
 
 @pytest.mark.parametrize("line", ['launcher = "sccache"', 'nvcc = "/opt/nvcc"', 'options = ["-Xptxas=-v"]'])

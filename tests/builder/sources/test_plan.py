@@ -15,6 +15,7 @@ from cuda_ext.compiler.module_plan import ModulePlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.messages import Messages
 from tests.fixtures.projects import FILL, SCALE, load, write_project
 
 WHERE = 'tool.cuda_ext.modules."p.kernels"'
@@ -116,24 +117,21 @@ def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["outside/a.cu", "outside"])
-def test_a_link_out_of_the_project_is_refused(tmp_path: Path, nvrtc: Nvrtc, target: str) -> None:
+def test_a_link_out_of_the_project_is_refused(
+    tmp_path: Path, nvrtc: Nvrtc, target: str, messages: Messages
+) -> None:
     root = write_project(tmp_path / "project", TABLE, {"README": ""})
     write_project(tmp_path, files={"outside/a.cu": FILL})
     link = root / ("device/a.cu" if target.endswith(".cu") else "device")
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(tmp_path / target)
-    assert refused(root, nvrtc) == (
-        f"{WHERE}.sources: 'device/a.cu' is a link that leads out of the project; copy its target into the "
-        "project"
-    )
+    messages(refused(root, nvrtc))
 
 
-def test_a_link_to_nowhere_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+def test_a_link_to_nowhere_is_refused(tmp_path: Path, nvrtc: Nvrtc, messages: Messages) -> None:
     write_project(tmp_path, TABLE)
     (tmp_path / "device/gone.cu").symlink_to("renamed.cu")
-    assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.sources: 'device/gone.cu' is a dangling link; correct or remove it"
-    )
+    messages(refused(tmp_path, nvrtc))
 
 
 @pytest.mark.parametrize("name", ["\udc80", "a\x1b", "a\nb", "a\u202e"])
@@ -189,14 +187,13 @@ def test_source_files_need_no_compiler_and_no_architectures(tmp_path: Path) -> N
 # Include directories.
 
 
-def test_an_include_directory_is_no_link_out_of_the_project(tmp_path: Path, nvrtc: Nvrtc) -> None:
+def test_an_include_directory_is_no_link_out_of_the_project(
+    tmp_path: Path, nvrtc: Nvrtc, messages: Messages
+) -> None:
     root = write_project(tmp_path / "project", f'{TABLE}include-dirs = ["include"]')
     (tmp_path / "elsewhere").mkdir()
     (root / "include").symlink_to("../elsewhere")
-    assert refused(root, nvrtc) == (
-        f"{WHERE}.include-dirs: 'include' is a link that leads out of the project; copy its target into the "
-        "project"
-    )
+    messages(refused(root, nvrtc))
 
 
 # What a unit is compiled with.

@@ -14,6 +14,7 @@ import pytest
 
 from cuda_ext.runtime.driver import ctypes_calls, cuda_h
 from tests.fixtures.loader import Run, run_script, write_package
+from tests.fixtures.messages import Messages
 
 try:
     from cuda_ext.runtime.driver import _calls
@@ -167,35 +168,28 @@ caught(kernels.plain, grid=1, block=1)
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    "source",
     [
-        (
-            "int cuInit(unsigned flags) { return flags; }\n"
-            "int cuDriverGetVersion(int* version) { *version = 11080; return 0; }\n",
-            "DriverTooOldError: the NVIDIA driver supports CUDA up to 11.8, and launching takes 12.0",
-        ),
-        (
-            "int cuInit(unsigned flags) { return 34; }\n"
-            "int cuGetProcAddress_v2(void) { return 34; }\n"
-            "int cuGetErrorName(void) { return 34; }\n"
-            "int cuGetErrorString(void) { return 34; }\n",
-            "NoDriverError: the CUDA library that was found is a stub for linking, not a driver; take ",
-        ),
-        (
-            "int something;\n",
-            "DriverTooOldError: the NVIDIA driver has no function cuInit; ",
-        ),
+        "int cuInit(unsigned flags) { return flags; }\n"
+        "int cuDriverGetVersion(int* version) { *version = 11080; return 0; }\n",
+        "int cuInit(unsigned flags) { return 34; }\n"
+        "int cuGetProcAddress_v2(void) { return 34; }\n"
+        "int cuGetErrorName(void) { return 34; }\n"
+        "int cuGetErrorString(void) { return 34; }\n",
+        "int something;\n",
     ],
     ids=["of CUDA 11", "a stub", "something else"],
 )
-def test_other_libraries_are_refused(source: str, expected: str, tmp_path: Path) -> None:
+def test_other_libraries_are_refused(source: str, tmp_path: Path, messages: Messages) -> None:
     write_package(tmp_path)
     build(tmp_path, source, "libcuda.so.1", "-shared", "-fPIC", "-w")
     run = run_script(USE, tmp_path, LD_LIBRARY_PATH=str(tmp_path))
-    assert run.output[0].startswith(expected)
+    messages(run.output[0])
 
 
-def test_an_invalid_setting_of_the_default_stream_is_named(with_driver: Callable[..., Run]) -> None:
+def test_an_invalid_setting_of_the_default_stream_is_named(
+    with_driver: Callable[..., Run], messages: Messages
+) -> None:
     run = with_driver(
         """
         import os
@@ -206,11 +200,7 @@ def test_an_invalid_setting_of_the_default_stream_is_named(with_driver: Callable
         caught(kernels.plain, grid=1, block=1)
         """
     )
-    assert run.output == [
-        "False",
-        "DriverError: CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM: expected a number, found 'yes'; set it to "
-        "0 or 1, or unset it",
-    ]
+    messages(*run.output)
 
 
 @pytest.mark.parametrize("lacking", ["cuda_ext.runtime.driver._calls", "cuda.bindings"])

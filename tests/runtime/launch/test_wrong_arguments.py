@@ -12,6 +12,7 @@ import pytest
 
 from cuda_ext.manifest import Kernel
 from tests.fixtures.loader import Run, signature, write_module
+from tests.fixtures.messages import Messages
 from tests.fixtures.wrong_arguments import KERNELS, TYPES
 
 WithDriver = Callable[..., Run]
@@ -117,7 +118,9 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
     assert run.output[12:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
 
 
-def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(with_driver: WithDriver) -> None:
+def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(
+    with_driver: WithDriver, messages: Messages
+) -> None:
     run = with_driver(
         """
         import cuda_ext
@@ -127,8 +130,5 @@ def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(with_
         module.f(1, grid=1, block=1)
         """
     )
-    assert run.output == [
-        "ArgumentError: argument 'n': expected int, found 'x'   in a launch of f(int n)",
-        "False",
-    ]
+    messages(*run.output)
     assert len(run.launches) == 1
