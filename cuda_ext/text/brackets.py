@@ -46,11 +46,17 @@ def _step(token: str) -> int:
     return (token in "<([{") - (token in ">)]}")
 
 
+def find_end(text: str, start: int, ends: str, brackets: str) -> int:
+    """The index of the first of `ends` from `start` on, outside of `brackets`; the end if there is none."""
+    depth = 0
+    for match in re.compile(f"[{re.escape(ends + brackets)}]").finditer(text, start):
+        if match[0] in ends and depth <= 0:
+            return match.start()
+        if match[0] in brackets:
+            depth += _step(match[0])
+    return len(text)
+
+
 def closing_bracket(text: str, start: int, brackets: str = "()") -> int:
     """The index of the bracket that closes the one before `start`."""
-    depth = 1
-    for match in re.compile(f"[{brackets}]").finditer(text, start):
-        depth += 1 if match[0] == brackets[0] else -1
-        if not depth:
-            return match.start()
-    return len(text)
+    return find_end(text, start, brackets[1], brackets)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from cuda_ext.text.brackets import closing_bracket, split_arguments
+from cuda_ext.text.brackets import closing_bracket, find_end, split_arguments
 from cuda_ext.text.lexer import C_LINKAGE, read_text
-from cuda_ext.text.macros import SPECIFIERS, WORD, Macro, declaring_macros, expand_macros, find_macros
+from cuda_ext.text.macros import GUARD, SPECIFIERS, WORD, Macro, declaring_macros, expand_macros, find_macros
 
 
 class DeclaredParameter(NamedTuple):
@@ -64,9 +64,6 @@ MARKS = (
     rf"|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
 SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
-_GUARD = re.compile(
-    r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
-)
 # A variable whose specifier may be in a macro of another header.
 _MACRO_VARIABLE = re.compile(
     rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+(?P<rest>[\w:<>, \t*&]+?\b\w+)\s*"
@@ -164,7 +161,7 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
                     )
                 )
         elif "global__" not in text[head : space.start()]:
-            end = _end(text, head, ";", "(){}[]")
+            end = find_end(text, head, ";", "(){}[]")
             statement = text[head : space.end()] + expand_macros(text[space.end() : end], macros)
             declared = _variables(statement)
             has_extern |= declared != [] and _EXTERN.search(statement) is not None
@@ -207,8 +204,7 @@ def declarators(
         if directive := mark["directive"]:
             head = mark.end()
             if directive in ("if", "ifdef", "ifndef"):
-                guard = _GUARD.match(text, mark.start())
-                conditions.append(guard is None)
+                conditions.append(GUARD.match(text, mark.start()) is None)
             elif directive == "endif" and conditions:
                 conditions.pop()
         elif mark["namespace"] is not None:
@@ -245,7 +241,7 @@ def kernel_names(content: bytes) -> frozenset[str]:
 def _kernel_names(content: bytes) -> frozenset[str]:
     text = read_text(content).plain
     ends = (mark.end() for mark in _KERNEL_MARKS.finditer(text) if mark["kernel"])
-    declarators = (text[end : _end(text, end, ";{}", "()")] for end in ends)
+    declarators = (text[end : find_end(text, end, ";{}", "()")] for end in ends)
     found = filter(None, (_declared(_ATTRIBUTES.sub(" ", each)) for each in declarators))
     return frozenset(name for name, arguments, _ in found if not arguments)
 
@@ -254,7 +250,7 @@ def read_kernel(
     text: str, start: int, macros: tuple[Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
     """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
-    end = _end(text, start, ";{}", "()")
+    end = find_end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
     written = _parameter_names(text[start:end])
     # A macro is no parameter's name where the compiler sees it: then it stands for one, or is not defined.
@@ -285,7 +281,7 @@ def _parameter_names(declarator: str) -> set[str]:
 
 def _instantiation(text: str, start: int) -> str:
     """The kernel, with its template arguments, whose explicit instantiation goes on at `start`."""
-    end = _end(text, start, ";", "()")
+    end = find_end(text, start, ";", "()")
     for match in _QUALIFIED_TEMPLATE.finditer(text, start, end):
         closing = closing_bracket(text, match.end(), "<>")
         if re.match(r">\s*\(", text[closing:end]):
@@ -315,17 +311,6 @@ def _variables(statement: str) -> list[str] | None:
     declarators = (re.split(r"[\[{=]", part, maxsplit=1)[0] for part in split_arguments(statement))
     names = (WORD.findall(declarator)[-1:] for declarator in declarators)
     return [name for each in names for name in each]
-
-
-def _end(text: str, start: int, ends: str, brackets: str) -> int:
-    """The index of the first of `ends` outside of `brackets`."""
-    depth = 0
-    for match in re.compile(f"[{re.escape(ends + brackets)}]").finditer(text, start):
-        if match[0] in ends and depth <= 0:
-            return match.start()
-        if match[0] in brackets:
-            depth += 1 if match[0] in "([{" else -1
-    return len(text)
 
 
 def _parameters(text: str) -> tuple[DeclaredParameter, ...]:

@@ -9,14 +9,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext.text.brackets import closing_bracket, split_arguments
-from cuda_ext.text.lexer import Reading, read_text
+from cuda_ext.text.lexer import GAP, Reading, read_text
 
 WORD = re.compile(r"[^\W\d]\w*")
 SPECIFIERS = r"__(?:(?:tile_)?global|device|constant|managed|tile)__"
 # Without those that most functions have.
 _NOT_OF_FUNCTIONS = SPECIFIERS.replace("device|", "").replace("|tile)", ")")
 _DEFINITION = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
-_GUARDED = re.compile(r"[ \t]*(?:![ \t]*defined\b[ \t(]*)?(\w+)[ \t)]*\Z")
+# A condition that asks for what the next directive defines.
+GUARD = re.compile(
+    rf"[ \t\f\v]*(?:#|%:){GAP}if(?:ndef\b|{GAP}!{GAP}defined\b){GAP}\(?{GAP}(\w+){GAP}\)?{GAP}(?://[^\n]*)?\n"
+    rf"(?:\s|//[^\n]*|/\*(?s:.*?)\*/)*(?:#|%:){GAP}define{GAP}\1\b"
+)
 _PARAMETER = re.compile(r"(?:(?P<sign>##?)\s*)?\b(?P<name>[^\W\d]\w*)\b(?=(?P<pasted>\s*##)?)")
 _STRINGIZED = re.compile(r"(?<!#)#(?!#)\s*\w+")
 # What separates an expansion from its neighbours: nothing in a string, a space elsewhere.
@@ -61,9 +65,9 @@ def definitions_in(content: bytes) -> set[tuple[str, str, str]]:
 def _macros_of(reading: Reading) -> Iterator[Macro]:
     uncertain = {_first_word(reading, d.body) for d in reading.directives if d.name == "undef"}
     conditions: list[bool] = []  # of those that are open, which are no include guards
-    for index, directive in enumerate(reading.directives):
+    for directive in reading.directives:
         if directive.name in ("if", "ifdef", "ifndef"):
-            conditions.append(not is_guard(reading, index))
+            conditions.append(not GUARD.match(reading.text, directive.start))
         elif directive.name == "endif" and conditions:
             conditions.pop()
         elif directive.name == "define":
@@ -83,17 +87,6 @@ def _macro(match: re.Match[str], plain: str, is_off: bool) -> Macro:
     calls = any(p and re.search(rf"\b{re.escape(p)}\s*\(", body) for p in names or ())
     another = WORD.fullmatch(body.strip()) is not None and not is_off
     return Macro(name, names, body, spelled.strip(), bool(declares or calls), another)
-
-
-def is_guard(reading: Reading, index: int) -> bool:
-    """True if the condition at `index` of the directives asks for what the next directive defines."""
-    condition = reading.directives[index]
-    asked = _GUARDED.match(reading.without_comments(condition.body, condition.end).rstrip())
-    following = reading.directives[index + 1 : index + 2]
-    if not asked or condition.name == "ifdef" or not following or following[0].name != "define":
-        return False
-    is_next = not reading.without_comments(condition.end, following[0].start).strip()
-    return is_next and _first_word(reading, following[0].body) == asked[1]
 
 
 def _first_word(reading: Reading, start: int) -> str:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+import cuda_ext
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
+from cuda_ext.runtime.module import module_from
 from cuda_ext.text.includes import definitions_of
 from cuda_ext.toolchain.programs.nvcc_probes import write_files
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
-from tests.fixtures.device_code import nvcc
+from tests.fixtures.device_code import module, nvcc
 from tests.text.include_cases import BY_NVCC, CASES, INCLUDE_DIRS, TREE, Case
 
 SOURCE = "device/a.cu"
@@ -155,3 +157,15 @@ def test_a_line_keeps_its_number(tmp_path: Path) -> None:
     program = NvrtcProgram(gather(root))
     assert not program.try_compile(["-arch=compute_80"])
     assert program.log.startswith("device/a.cu(5): error")
+
+
+def test_names_that_macros_make_are_embedded(tmp_path: Path, empty_cache: Path) -> None:
+    text = "#define NAME <n.h>\n#include NAME\ntemplate <class T> __global__ void k(T* x) { *x = n; }\n"
+    root = written(tmp_path, Case(text, {"inc/n.h": "constexpr int n = 1;\n"}))
+    compiled = module(gather(root).replace(instantiate=("k<int>",)))
+    assert {name.removeprefix("sources/") for name in compiled.files if name.startswith("sources/")} == {
+        SOURCE, f"{NAMED}n.h", "inc/n.h",
+    }  # fmt: skip
+    loaded = module_from(compiled.manifest, compiled.files.__getitem__)
+    prepared = cuda_ext.prepare(loaded, ["k<double>"], architectures=["sm_90"])
+    assert prepared.compiled == ("k<double> for sm_90",)

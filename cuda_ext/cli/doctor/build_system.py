@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.doctor.findings import Level
+from cuda_ext.text.includes import find_includes
 from cuda_ext.toolchain.remedies.missing_headers import package_with
 
 OLDEST_SETUPTOOLS = 77
@@ -26,7 +27,6 @@ _SCRIPTS = {
 _SCRIPT_OF = {"scikit_build_core": "CMakeLists.txt", "mesonpy": "meson.build"}
 _NOT_BUILT = "does not build the kernels: wheels lack them"
 _REQUIRES = "[build-system] requires"
-_INCLUDE = r"(?m)^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,8 @@ class BuildSystem:
         """Find headers in packages that no requirement brings in."""
         known = {name.removesuffix("-cu12") for name in self.requires}
         for source in sources:
-            for header in re.findall(_INCLUDE, _read(self.root / source)):
+            included = find_includes(_read(self.root / source).encode()).named
+            for header in (each.name for each in included if not each.is_quoted):
                 if (package := package_with(header)) and package not in known:
                     known.add(package)
                     text = f"lacks {package}, which has <{header}> of {source.as_posix()}"

@@ -68,3 +68,18 @@ def test_a_kernel_that_was_built_is_not_prepared_under_another_spelling(empty_ca
     compiled = module(source("a", text, "scale<float>"))
     loaded = module_from(compiled.manifest, compiled.files.__getitem__)
     assert cuda_ext.prepare(loaded, ["scale<real>"], architectures=["sm_90"]).compiled == ()
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "__launch_bounds__(256, (sizeof(T) == 8 ? 2 : 4))",
+        "__launch_bounds__(((256)), (((2))))",
+        "__launch_bounds__(256 /* (( */)",
+        "__maxnreg__((32 + (8)))",
+    ],
+)
+def test_launch_bounds_hide_no_template(bounds):
+    own = f"template <class T> __global__ void {bounds} own(T* x) {{ *x = 2; }}\n"
+    other = source("b", TEXT)
+    assert owner(other, source("a", own + TEXT), expression="own<double>") == Owner(1, "device/a.cu")
