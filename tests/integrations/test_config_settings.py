@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.integrations import exit_with_error
 from cuda_ext.integrations.config_settings import build_environment
-from tests.fixtures.environments import CHECKOUT, run
-from tests.fixtures.projects import KERNELS, write_project
 
-BACKENDS = {
-    "setuptools.build_meta": "",
-    "hatchling.build": "[tool.hatch.build.hooks.cuda-ext]\n",
-}
-BUILD = (
-    "import sys, importlib as i; i.import_module(sys.argv[1]).build_wheel('out', {'architectures': 'sm_80'})"
-)
+BACKENDS = ["setuptools.build_meta", "hatchling.build"]
 
 
 def called(function: Any, settings: object, backend: str = "hatchling.build") -> Any:
@@ -63,17 +52,3 @@ def test_an_error_names_the_setting() -> None:
 
     with pytest.raises(SystemExit, match="error: -C architectures: unknown architecture"):
         called(fail, {"architectures": "sm_8"})
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_wheel_has_the_architectures_of_the_setting(backend: str, tmp_path: Path) -> None:
-    head = (
-        f'[build-system]\nrequires = []\nbuild-backend = "{backend}"\n[project]\nname = "p"\nversion = "1"\n'
-    )
-    root = write_project(tmp_path, head + BACKENDS[backend] + KERNELS)
-    (root / "src/p").mkdir(parents=True)
-    (root / "src/p/__init__.py").touch()
-    (root / "out").mkdir()
-    run(sys.executable, "-c", BUILD, backend, cwd=root, PYTHONPATH=str(CHECKOUT))
-    (wheel,) = root.glob("out/*.whl")
-    assert '"sm_80"' in ZipFile(wheel).read("p/kernels/manifest.json").decode()

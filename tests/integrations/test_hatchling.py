@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.environments import SETUPTOOLS, Environment, run, uv
-from tests.integrations.test_setuptools import IMPORT, MODULES, assert_one_message, contents, mistake, replace
+from tests.fixtures.environments import Environment, uv
+from tests.integrations.backends import fails_to_build, hatch, hatchling, replace
+from tests.integrations.test_setuptools import contents
+
+__all__ = ["hatchling"]  # a fixture
 
 pytestmark = pytest.mark.xdist_group("environments")
 
-HATCHLING = {"current": "hatchling", "oldest": "hatchling==1.27.*"}
-BUILD_SYSTEM = """\
-[build-system]
-requires = ["hatchling>=1.27", "cuda-ext[cu13]"]
-build-backend = "hatchling.build"
 
-[project]
-requires-python = ">=3.11"
-"""
-HOOK = "\n[tool.hatch.build.hooks.cuda-ext]\n"
-
-
-def hatch(project: Path, more: str = "") -> Path:
-    """Make hatchling the build backend of `project`."""
-    pyproject = project / "pyproject.toml"
-    _, _, rest = pyproject.read_text(encoding="utf-8").partition("[project]\n")
-    pyproject.write_text(BUILD_SYSTEM + rest + HOOK + more, encoding="utf-8")
-    return project
-
-
-@pytest.fixture(scope="session", params=["current"])
-def hatchling(request: pytest.FixtureRequest, environment_with: Callable[..., Environment]) -> Environment:
-    """An environment with hatchling, in the current version unless a test names another."""
-    environment = environment_with(SETUPTOOLS[request.param])
-    uv("pip", "install", "--python", environment.prefix, HATCHLING[request.param], "editables")
-    return environment
-
-
+BUILD = ("-m", "hatchling", "build", "-t")
 both = pytest.mark.parametrize(
     "hatchling", ["current", pytest.param("oldest", marks=pytest.mark.slow)], indirect=True
 )
@@ -153,14 +129,6 @@ def test_hooks_alone_leave_no_files(hatchling: Environment, package_flat: Path, 
 # Editable
 
 
-def test_kernels_are_importable_from_an_editable_install(
-    hatchling: Environment, package_several_modules: Path, tmp_path: Path
-) -> None:
-    hatchling.install_editable(hatch(package_several_modules), "lenient")
-    for module in MODULES["several_modules"]:
-        assert str(package_several_modules) in hatchling.run("-c", IMPORT, module, cwd=tmp_path)
-
-
 def test_an_editable_install_can_be_rebuilt_on_import(
     hatchling: Environment, package_flat: Path, tmp_path: Path
 ) -> None:
@@ -173,41 +141,12 @@ def test_an_editable_install_can_be_rebuilt_on_import(
     assert not [name for name in shipped(wheel) if "editable" in name]
 
 
-def test_git_ignores_files_built_in_place(hatchling: Environment, package_flat: Path) -> None:
-    hatchling.install_editable(hatch(package_flat), "lenient")
-    run("git", "init", "--quiet", cwd=package_flat)
-    seen = run("git", "status", "--porcelain", "--untracked-files=all", "flat", cwd=package_flat)
-    assert seen == "?? flat/__init__.py\n"
-
-
 # Mistakes
-
-
-def fails_to_build(environment: Environment, project: Path, target: str = "wheel") -> str:
-    """Build `target` in vain; return the message."""
-    output = environment.run("-m", "hatchling", "build", "-t", target, status=1, cwd=project)
-    assert "Traceback" not in output
-    _, message = output.split("cuda-ext: error: ")
-    return message
-
-
-@pytest.mark.parametrize("command", ["wheel", "install -e"])
-def test_pip_shows_one_message(command: str, hatchling: Environment, package_src_layout: Path) -> None:
-    message = mistake(hatch(package_src_layout))
-    how = ("--no-build-isolation", "--no-deps")
-    output = hatchling.run("-m", "pip", *command.split(), ".", *how, status=1, cwd=package_src_layout)
-    assert_one_message(message, output)
-
-
-def test_uv_shows_one_message(hatchling: Environment, package_src_layout: Path) -> None:
-    message = mistake(hatch(package_src_layout))
-    how = ("--no-build-isolation", "--offline", "--python", hatchling.prefix)
-    assert_one_message(message, uv("build", *how, package_src_layout, status=2))
 
 
 @pytest.mark.parametrize("target", ["sdist", "wheel"])
 def test_a_project_without_the_table(target: str, hatchling: Environment, package_no_table: Path) -> None:
-    assert fails_to_build(hatchling, hatch(package_no_table), target) == (
+    assert fails_to_build(hatchling, hatch(package_no_table), *BUILD, target) == (
         f"{package_no_table / 'pyproject.toml'}: has no [tool.cuda_ext] table; add it, an empty one compiles "
         "device/*.cu\n"
     )
@@ -215,27 +154,6 @@ def test_a_project_without_the_table(target: str, hatchling: Environment, packag
 
 def test_a_key_in_the_wrong_table(hatchling: Environment, package_flat: Path) -> None:
     hatch(package_flat, 'sources = ["device/*.cu"]\n')
-    assert fails_to_build(hatchling, package_flat) == (
+    assert fails_to_build(hatchling, package_flat, *BUILD, "wheel") == (
         "tool.hatch.build.hooks.cuda-ext.sources: unknown key; settings of the build are in [tool.cuda_ext]\n"
     )
-
-
-def test_a_module_outside_the_project(hatchling: Environment, package_src_layout: Path) -> None:
-    replace(package_src_layout / "pyproject.toml", '"src_layout.kernels"', '"src_lay0ut.kernels"')
-    assert fails_to_build(hatchling, hatch(package_src_layout)) == (
-        'tool.cuda_ext.modules."src_lay0ut.kernels": is not in a package of this project; it has src_layout; '
-        "begin the name with one\n"
-    )
-
-
-def test_a_module_where_something_is(hatchling: Environment, package_src_layout: Path) -> None:
-    path = package_src_layout / "src/src_layout/kernels.py"
-    path.write_text("precious = True\n", encoding="utf-8")
-    assert "kernels.py is where it would be generated" in fails_to_build(hatchling, hatch(package_src_layout))
-    assert path.read_text(encoding="utf-8") == "precious = True\n"
-
-
-def test_a_compiler_error(hatchling: Environment, package_flat: Path) -> None:
-    replace(package_flat / "device/axpy.cu", "a * x", "b * x")
-    message = fails_to_build(hatchling, hatch(package_flat))
-    assert 'device/axpy.cu(3): error: identifier "b" is undefined' in message

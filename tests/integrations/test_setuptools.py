@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.environments import EPOCH, NO_CACHE, SETUPTOOLS, Environment, run, uv
+from tests.fixtures.environments import EPOCH, NO_CACHE, SETUPTOOLS, Environment, run
+from tests.integrations import backends
+from tests.integrations.backends import SETUP, assert_one_message, make_mistake, replace
 
 pytestmark = pytest.mark.xdist_group("environments")
 
@@ -31,7 +33,6 @@ MODULES = {
 # Most tests run with two versions of setuptools. These do not depend on it.
 current = pytest.mark.parametrize("environment", [SETUPTOOLS["current"]], indirect=True, ids=["current"])
 
-SETUP = "from setuptools import setup; setup()"
 IMPORT = "import importlib, sys; print(importlib.import_module(sys.argv[1]).__file__)"
 
 
@@ -49,12 +50,6 @@ def kernels(files: Mapping[str, bytes], module: str) -> list[str]:
     """The kernels of a generated package, by its manifest."""
     manifest = json.loads(files[f"{module.replace('.', '/')}/manifest.json"])
     return sorted(kernel["expression"] for kernel in manifest["kernels"])
-
-
-def replace(file: Path, old: str, new: str) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 # Wheels
@@ -313,14 +308,6 @@ def test_inplace_and_wheel_in_one_go(environment: Environment, package_flat: Pat
     assert kernels(contents(wheel), "flat.kernels") == ["axpy"]
 
 
-@current
-def test_git_ignores_files_built_in_place(environment: Environment, package_flat: Path) -> None:
-    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_flat)
-    run("git", "init", "--quiet", cwd=package_flat)
-    seen = run("git", "status", "--porcelain", "--untracked-files=all", "flat", cwd=package_flat)
-    assert seen == "?? flat/__init__.py\n"
-
-
 # Projects without the table
 
 
@@ -367,88 +354,25 @@ def test_opening_a_project_without_the_table_loads_nothing(
 # Mistakes
 
 
-def mistake(project: Path) -> str:
-    """Misspell a key of `project`; return the expected message."""
-    replace(project / "pyproject.toml", "sources =", "source =")
-    key = 'tool.cuda_ext.modules."src_layout.kernels".source'
-    return f"cuda-ext: error: {key}: unknown key; did you mean 'sources'?"
-
-
-def assert_one_message(message: str, output: str) -> None:
-    assert [line.strip() for line in output.splitlines()].count(message) == 1
-    assert "Traceback" not in output
-
-
-@pytest.mark.parametrize("command", ["wheel", "install -e"])
-def test_pip_shows_one_message(command: str, environment: Environment, package_src_layout: Path) -> None:
-    message = mistake(package_src_layout)
-    how = ("--no-build-isolation", "--no-deps")
-    output = environment.run("-m", "pip", *command.split(), ".", *how, status=1, cwd=package_src_layout)
-    assert_one_message(message, output)
-
-
 @current
 @pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
 def test_build_shows_one_message(kind: str, environment: Environment, package_src_layout: Path) -> None:
-    message = mistake(package_src_layout)
-    output = environment.run("-m", "build", kind, "--no-isolation", status=1, cwd=package_src_layout)
-    assert_one_message(message, output)
-
-
-@current
-def test_uv_shows_one_message(environment: Environment, package_src_layout: Path) -> None:
-    message = mistake(package_src_layout)
-    how = ("--no-build-isolation", "--offline", "--python", environment.prefix)
-    assert_one_message(message, uv("build", *how, package_src_layout, status=2))
-    assert_one_message(message, environment.install_editable(package_src_layout, "lenient", status=1))
+    make_mistake(package_src_layout)
+    assert_one_message(
+        environment.run("-m", "build", kind, "--no-isolation", status=1, cwd=package_src_layout)
+    )
 
 
 def test_setup_shows_one_message(environment: Environment, package_src_layout: Path) -> None:
-    message = mistake(package_src_layout)
+    make_mistake(package_src_layout)
     output = environment.run("-c", SETUP, "build_ext", "--inplace", status=1, cwd=package_src_layout)
-    assert output.splitlines()[-1] == message
-    assert_one_message(message, output)
+    assert_one_message(output)
+    assert_one_message(output.splitlines()[-1])
 
 
 def fails_to_build(environment: Environment, project: Path) -> str:
     """Build a wheel in vain; return the message."""
-    output = environment.run("-c", SETUP, "-q", "bdist_wheel", status=1, cwd=project)
-    assert "Traceback" not in output
-    _, message = output.split("cuda-ext: error: ")
-    return message
-
-
-@current
-def test_a_compiler_error(environment: Environment, package_flat: Path) -> None:
-    replace(package_flat / "device/axpy.cu", "a * x", "b * x")
-    message = fails_to_build(environment, package_flat)
-    assert 'device/axpy.cu(3): error: identifier "b" is undefined' in message
-    assert not (package_flat / "build/lib/flat/kernels").exists()
-
-
-@current
-def test_a_module_outside_the_project(environment: Environment, package_src_layout: Path) -> None:
-    replace(package_src_layout / "pyproject.toml", '"src_layout.kernels"', '"src_lay0ut.kernels"')
-    assert fails_to_build(environment, package_src_layout) == (
-        'tool.cuda_ext.modules."src_lay0ut.kernels": is not in a package of this project; it has src_layout; '
-        "begin the name with one\n"
-    )
-
-
-@current
-def test_a_misspelt_table(environment: Environment, package_flat: Path) -> None:
-    replace(package_flat / "pyproject.toml", "[tool.cuda_ext]", "[tool.cuda-ext]")
-    assert "did you mean [tool.cuda_ext]?" in fails_to_build(environment, package_flat)
-
-
-@current
-@pytest.mark.parametrize("name", ["kernels.py", "kernels/__init__.py", "kernels/axpy.cu"])
-def test_a_module_where_something_is(name: str, environment: Environment, package_src_layout: Path) -> None:
-    path = package_src_layout / "src/src_layout" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("precious = True\n", encoding="utf-8")
-    assert str(Path("src/src_layout", name)) in fails_to_build(environment, package_src_layout)
-    assert path.read_text(encoding="utf-8") == "precious = True\n"
+    return backends.fails_to_build(environment, project, "-c", SETUP, "-q", "bdist_wheel")
 
 
 def test_a_build_that_leaves_the_step_out(environment: Environment, package_with_cmdclass: Path) -> None:
