@@ -167,6 +167,15 @@ def test_every_module_has_a_docstring(path):
     assert not text or ast.get_docstring(ast.parse(text))
 
 
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_docstrings_begin_with_a_verb_or_a_noun(path):
+    """They say what something does or is: no question, and no pronoun for something told elsewhere."""
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [n for n in ast.walk(ast.parse((ROOT / path).read_bytes())) if isinstance(n, described)]
+    words = {text.split()[0] for text in map(ast.get_docstring, nodes) if text}
+    assert not words & {"How", "That", "Those", "What", "Where", "Whether", "Which", "Who"}
+
+
 @pytest.mark.parametrize("path", [p for p in PATHS if ">>> " in (ROOT / p).read_text()], ids=str)
 def test_examples_in_docstrings_hold(path):
     assert not doctest.testmod(importlib.import_module(name_of(path)), optionflags=doctest.ELLIPSIS).failed

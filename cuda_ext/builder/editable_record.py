@@ -23,7 +23,7 @@ SCHEMA = 1
 
 
 def is_editable(directory: Path) -> bool:
-    """Whether the package in `directory` compiles what has changed."""
+    """Return True if the package in `directory` compiles changed sources when it is imported."""
     return (directory / FILE).is_file()
 
 
@@ -48,7 +48,7 @@ def read_record(directory: Path | str) -> dict[str, Any] | None:
 
 
 def has_changed(record: Mapping[str, Any]) -> bool:
-    """Whether the file system reports any change since `record` was written."""
+    """Return True if the file system reports any change since `record` was written."""
     root, seen = record["root"], record["seen"]
     return any(describe_file(root, path) != description for path, description in seen.items())
 

@@ -1,4 +1,4 @@
-"""Which sources of nvcc can be compiled on demand, by NVRTC: a build tries it, and embeds only those.
+"""Trials for nvcc's sources: a build embeds only those that NVRTC can compile on demand.
 
 A trial is a library of one architecture, which no package holds. What became of it is in the cache.
 """

@@ -88,11 +88,11 @@ class Project:
         return project
 
     def package_places(self, package: str) -> Iterator[Path]:
-        """Where in the source tree `package` may lie, the likeliest first."""
+        """Yield the directories of the source tree where `package` may lie, likeliest first."""
         return _package_places(self.root, package, self.package_dir)
 
     def source_directory(self, name: str) -> Path:
-        """Where the generated package `name` goes in the source tree: into its parent package.
+        """Return the directory of the generated package `name` in the source tree, in its parent package.
 
         Raises :class:`ConfigError` if there is none.
         """
@@ -111,7 +111,7 @@ class Project:
         )
 
     def source_directories(self) -> Iterator[Path]:
-        """Where the generated packages go in the source tree, as far as their parent packages exist."""
+        """Yield the directories of generated packages in the source tree whose parent packages exist."""
         for module in self.modules:
             with suppress(ConfigError):
                 yield self.source_directory(module.name)
@@ -134,7 +134,7 @@ _BASES = ("src", "", "python", "lib")
 
 
 def _package_places(root: Path, package: str, package_dir: Mapping[str, str]) -> Iterator[Path]:
-    """Where `package` may lie, the likeliest first. `package_dir` is setuptools' mapping."""
+    """Yield the places where `package` may lie, likeliest first. `package_dir` is setuptools' mapping."""
     known, inner = package, ""
     while known and known not in package_dir:
         known, _, last = known.rpartition(".")

@@ -1,4 +1,4 @@
-"""What a built package requires of ``cuda-ext`` where it is installed, and whether the project says so.
+"""The version of ``cuda-ext`` that a built package requires, and a check that the project says so.
 
 Build backends must not change ``[project] dependencies``, so the build says what to write.
 """
@@ -36,7 +36,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def find_flaw(requirements: Sequence[str] | None, first_reader: str = FIRST_READER) -> ConfigError | None:
-    """What is wrong with `requirements`, which is no reason to stop; ``None`` if they are not known.
+    """Return a warning about `requirements`; ``None`` if they are right, or not known.
 
     `first_reader` is the first release that reads what this one builds.
     """

@@ -1,4 +1,4 @@
-"""What builds keep: records, and contents that depend on files which are known only after a compilation.
+"""Records and contents in the cache; contents depend on files that are known only after a compilation.
 
 A key covers what is known before a compilation: source, options, compiler. Which headers it read shows only
 afterwards. So there are two steps: under the key lie the *names* that were looked up, and under the key
@@ -46,7 +46,7 @@ class CachedContent(NamedTuple, Generic[_T]):
 
 
 class _Entry(NamedTuple):
-    """What lies under a key: a content that depends on no file, or the names that contents depend on.
+    """The value of a key: a content that depends on no file, or the names that contents depend on.
 
     ``names`` has a set of them for each of the latest contents, the most recent first.
     """
@@ -135,7 +135,7 @@ class FileDigests:
         self._began = time.time_ns()
 
     def is_settled(self, path: str) -> bool:
-        """Whether the file at `path` has not changed since :meth:`begin`.
+        """Return True if the file at `path` has not changed since :meth:`begin`.
 
         Of one that has, it is unknown which of its states a compiler read, or whether it found it. The time
         of change counts: an older file that is moved or hard-linked to `path` shows in nothing else.

@@ -1,4 +1,4 @@
-"""Where the cache is."""
+"""The location of the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share: their error, the types of their arguments, and output for programs."""
+"""Shared parts of the commands: their error, the types of their arguments, and output for programs."""
 
 from __future__ import annotations
 

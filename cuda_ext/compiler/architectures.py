@@ -73,7 +73,7 @@ FIRST_SPECIFIC = 90
 
 
 def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
-    """What the compiler of sources of that `kind` makes for `architectures`; front-ends make no LTO-IR."""
+    """Return the targets of the compiler of this `kind` for `architectures`; front-ends make no LTO-IR."""
     match kind:
         case "tile" | "cutile":
             return _targets_of_tiles(architectures)
@@ -84,13 +84,13 @@ def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple
 
 
 def _targets_of_tiles(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
-    """What tileiras makes for `architectures`: for newer GPUs specific code, and Tile IR in place of PTX."""
+    """Return tileiras's targets for `architectures`: specific code for newer GPUs, and Tile IR for PTX."""
     found = (a for a in architectures if a.kind != "ltoir")
     return tuple(sorted({_specific(a) if a.kind == "cubin" else TILE_IR for a in found}))
 
 
 def _targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
-    """What Triton makes for `architectures`: for newer GPUs specific code, and the newest PTX that is not."""
+    """Return Triton's targets: specific code for newer GPUs, and the newest PTX that is not specific."""
     found = list(architectures)
     cubins = {_specific(a) for a in found if a.kind == "cubin"}
     ptx = {a for a in found if a.kind == "ptx" and a.number < FIRST_SPECIFIC}

@@ -127,7 +127,7 @@ def link_options(options: Options) -> list[str] | None:
 
 
 def is_assembled_by_link(options: Options) -> bool:
-    """Whether a link of a unit's PTX gives the compiler's code: its options are only those in the PTX."""
+    """Return True if linking a unit's PTX gives the compiler's code: the PTX contains all of its options."""
     in_ptx = ("-ftz", "-prec-", "-fma")
     linking = link_options(options) if options.relocatable else None
     return linking is not None and all(option.startswith(in_ptx) for option in linking)
@@ -154,7 +154,7 @@ def setting_of(option: str) -> str | None:
 
 
 def enables_tile(options: Options) -> bool:
-    """Whether compilers accept kernels of CUDA Tile with these options."""
+    """Return True if compilers accept kernels of CUDA Tile with these options."""
     return any(option in ("--enable-tile", "-enable-tile") for option in options.raw)
 
 

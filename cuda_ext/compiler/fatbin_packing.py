@@ -142,7 +142,7 @@ def _symbols(
 def _known_names(
     images: Sequence[CompiledImage], lowered_names: Sequence[str], signatures: Mapping[str, object]
 ) -> Sequence[str]:
-    """Those of `lowered_names` that have a signature; all that have one where only LTO-IR is."""
+    """Select the `lowered_names` that have a signature; if there is only LTO-IR, all that have one."""
     if all(i.architecture.kind == "ltoir" for i in images):
         return tuple(signatures)
     return tuple(lowered for lowered in lowered_names if lowered in signatures)

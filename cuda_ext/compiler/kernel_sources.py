@@ -1,4 +1,4 @@
-"""Which source defines a kernel, as far as the texts show."""
+"""Find the source that defines a kernel, as far as the texts show."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
 @dataclass(frozen=True, eq=False)
 class LibraryPlan:
-    """What the driver loads as one: a unit for its architectures or, with ``link``, several that are linked.
+    """A library to load as one: a unit for its architectures or, with ``link``, several linked units.
 
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
     as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
@@ -110,7 +110,7 @@ class LibraryPlan:
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether its images are those that were asked for, and none that a source consists of."""
+        """True if its images are the requested ones, and not the content of a source."""
         return self.link or self.units[0].kind not in ("cubin", "fatbin")
 
 
@@ -131,7 +131,7 @@ class ModulePlan:
     obstacles: Mapping[str, str] = field(default_factory=dict)
 
     def embeds(self, library: LibraryPlan) -> bool:
-        """Whether the sources of `library` travel; those of a linked one do together."""
+        """Return True if the sources of `library` are embedded; a linked library embeds all or none."""
         return self.embed and not any(unit.name in self.obstacles for unit in library.units)
 
 

@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """How a compilation went; it is not part of the product.
+    """A record of a compilation; it is not part of the product.
 
     ``reads`` are the headers that the compiler opened, and the names that it passed to ``__has_include``:
     canonical names of the project's headers, and search-path names of all others. ``spans`` are empty unless

@@ -1,4 +1,4 @@
-"""How messages spell a module's settings: as pyproject.toml has them, or as a call of the CMake function.
+"""Spell a module's settings for messages: as in pyproject.toml, or as in a call of the CMake function.
 
 The CMake steps put ``IN_CMAKE`` into the environment, which the worker processes of a build inherit.
 """

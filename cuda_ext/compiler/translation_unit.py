@@ -122,7 +122,7 @@ class CompilerInfo(Protocol):
         """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
 
     def supports(self, architecture: Architecture) -> bool:
-        """Whether it compiles for exactly this architecture, suffix included."""
+        """Return True if it compiles for exactly this architecture, suffix included."""
 
 
 class Compiler(CompilerInfo, Protocol):

@@ -133,7 +133,7 @@ def _temporary_beside(directory: Path) -> Iterator[Path]:
 
 
 def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether `directory` contains exactly `files`."""
+    """Return True if `directory` contains exactly `files`."""
     try:
         if sum(len(names) for _, _, names in os.walk(directory)) != len(files):
             return False

@@ -43,7 +43,7 @@ def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) ->
 
 
 def is_generated(directory: Path) -> bool:
-    """Whether any version of this package wrote `directory`."""
+    """Return True if any version of this package wrote `directory`."""
     return _generated_files(directory) is not None
 
 

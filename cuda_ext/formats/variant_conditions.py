@@ -45,7 +45,7 @@ class Comparison:
         return self.name if self.modulus is None else f"{self.name} % {self.modulus}"
 
     def fits(self, parameter: Parameter) -> bool:
-        """Whether values of `parameter` can be compared: integers, and the alignment of addresses."""
+        """Return True if values of `parameter` can be compared: integers, and the alignment of addresses."""
         if parameter.kind == "pointer":
             return self.modulus is not None and self.modulus in _ALIGNMENTS
         return parameter.is_integer
@@ -243,7 +243,7 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
 def fits(
     comparison: Comparison, parameters: Iterable[Parameter], hidden: Iterable[HiddenParameter] = ()
 ) -> bool:
-    """Whether a launch of a kernel with these parameters can compare what `comparison` does."""
+    """Return True if a launch of a kernel with these parameters can make the `comparison`."""
     if any(each.source == comparison.name and each.extent for each in hidden):
         return True
     return any(p.name == comparison.name and comparison.fits(p) for p in parameters)

@@ -39,13 +39,13 @@ def build_environment() -> dict[str, str]:
 
 
 def find_setting(variable: str) -> str:
-    """How the setting that replaces `variable` was given; empty if it was not."""
+    """Return the setting that replaces `variable`, as it was given; empty if it was not."""
     settings = _passed_to_backend()
     return next((f"-C {name}" for name, own in _SETTINGS.items() if own == variable and name in settings), "")
 
 
 def _passed_to_backend() -> dict[str, object]:
-    """What the hook of a build backend that runs now was given as ``config_settings``."""
+    """Return the ``config_settings`` of the build backend's hook that is running."""
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]
         if frame.f_globals.get("__name__") in ("setuptools.build_meta", "hatchling.build"):

@@ -22,7 +22,7 @@ _LONGEST = 4000  # characters, of what an editor shows beside a name
 
 
 def may_have_doc_comments(content: bytes) -> bool:
-    """Whether `content` has the beginning of such a comment, wherever."""
+    """Return True if such a comment begins anywhere in `content`."""
     return any(beginning in content for beginning in (b"///", b"//!", b"/**", b"/*!"))
 
 

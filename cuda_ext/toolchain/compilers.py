@@ -22,7 +22,7 @@ _Check = Callable[["Nvcc"], object]
 
 
 class CompilerChoice(NamedTuple):
-    """Which compiler to use: ``nvrtc``, ``nvcc``, or the name of a front-end.
+    """The choice of a compiler: ``nvrtc``, ``nvcc``, or the name of a front-end.
 
     ``executable`` is the configured nvcc; without it, the first that works is used. ``launcher`` is a program
     that runs nvcc, such as ``sccache``.

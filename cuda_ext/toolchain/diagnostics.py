@@ -1,4 +1,4 @@
-"""What compilers write: errors, and time traces."""
+"""Errors and time traces, as compilers write them."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
 
 @cache
 def can_optimise() -> bool:
-    """Whether there is an nvJitLink that :func:`optimise` can use, which reads what NVRTC writes."""
+    """Return True if :func:`optimise` can use the installed nvJitLink: it must read NVRTC's output."""
     try:
         if library_version("nvjitlink") < library_version("nvrtc"):
             return False

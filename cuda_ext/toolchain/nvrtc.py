@@ -305,7 +305,7 @@ class Nvrtc:
         return header_names(opened, unit, self.search_path(unit) if opened else ())
 
     def _log(self, program: NvrtcProgram) -> str:
-        """What NVRTC said, without its warnings about headers of the tool chain."""
+        """Return NVRTC's messages, without its warnings about headers of the tool chain."""
         log = program.log
         return without_warnings_in(log, self.header_directories) if ": warning " in log else log
 
@@ -383,7 +383,7 @@ _MINIMAL = "--minimal"
 
 
 def _is_simple(unit: TranslationUnit) -> bool:
-    """Whether `unit` most likely needs none of those declarations."""
+    """Return True if `unit` most likely needs none of these declarations."""
     texts = (unit.source, *unit.headers.values())
     return not (unit.needs_toolkit or any(re.search(rb"\b(?:cuda|tex|surf)|<<<", text) for text in texts))
 

@@ -111,7 +111,7 @@ def start_python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def can_fork() -> bool:
-    """Whether this process has a single thread, so that a fork inherits no lock that another one holds."""
+    """Return True if this process has a single thread: a fork then inherits no lock of another thread."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
     except OSError:

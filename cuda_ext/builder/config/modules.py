@@ -90,7 +90,7 @@ class ModuleConfig:
         )
 
     def is_written(self, setting: str, source: str) -> bool:
-        """Whether the author wrote `setting` for `source`, or it has the default."""
+        """Return True if the author wrote `setting` for `source`, and False if it has the default."""
         overrides = (each for each in self.overrides if each.applies_to(source))
         return setting in self.written or any(setting in each.settings for each in overrides)
 
@@ -313,7 +313,7 @@ def check_apart(modules: Iterable[ModuleConfig]) -> None:
 
 
 def _matches(source: str, pattern: str) -> bool:
-    """Whether `pattern` is the path `source`, or a glob that finds it."""
+    """Return True if `pattern` is the path `source`, or a glob that finds it."""
     return source == pattern or _match_parts(PurePosixPath(source).parts, PurePosixPath(pattern).parts)
 
 

@@ -1,4 +1,4 @@
-"""Whether the conditions of variants hold for some arguments, on some GPU."""
+"""Decide if conditions of variants can hold for any arguments, on any GPU."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _MOST_REMAINDERS = 1 << 10
 
 
 def can_hold(condition: Condition) -> bool:
-    """Whether `condition` holds for some arguments on some GPU; true where that is hard to tell."""
+    """Return True if `condition` holds for some arguments on some GPU, or if that is hard to tell."""
     return any(may_hold(condition, capability) for capability in range(LAST + 1))
 
 
 def may_hold(condition: Condition, capability: int) -> bool:
-    """Whether `condition` holds for some arguments on a GPU of this compute capability."""
+    """Return True if `condition` holds for some arguments on a GPU of this compute capability."""
     return _possible(condition, capability)[0]
 
 
 def _possible(condition: Condition, capability: int) -> tuple[bool, bool]:
-    """Whether `condition` may hold, and whether it may not."""
+    """Return two booleans: `condition` may hold, and it may not hold."""
     match condition:
         case Junction("not", (operand,)):
             holds, fails = _possible(operand, capability)
@@ -56,7 +56,7 @@ def _all_of(condition: Condition) -> Iterator[Comparison]:
 
 
 def _agree(comparisons: Iterable[Comparison]) -> bool:
-    """Whether all of `comparisons` hold for some integers."""
+    """Return True if all of `comparisons` hold for some integers."""
     by_name: dict[str, list[Comparison]] = {}
     for each in comparisons:
         by_name.setdefault(each.name, []).append(each)

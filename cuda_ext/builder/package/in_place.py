@@ -1,4 +1,4 @@
-"""Where generated packages lie: in a project's source tree, or in the directory of another tool."""
+"""The places of generated packages: a project's source tree, or the directory of another tool."""
 
 from __future__ import annotations
 

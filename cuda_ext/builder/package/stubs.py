@@ -343,7 +343,7 @@ def _quote(text: str) -> str:
 
 
 def _as_python(argument: str) -> str:
-    """What else brackets take for the template argument: a number or a bool."""
+    """Return the other value that brackets take for the template argument: a number or a bool."""
     if argument in ("true", "false"):
         return f", {argument.title()}"
     return f", {argument}" if re.fullmatch(r"0|-?[1-9][0-9]*", argument) else ""

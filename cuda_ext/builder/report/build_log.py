@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BuildLog:
-    """What there will be to show of a build, which begins now.
+    """The log of a build, which begins now.
 
     Raises :class:`BuildError` if `report` or `trace` is a file that no build wrote.
     """

@@ -70,7 +70,7 @@ class BuildRecord:
 
     @property
     def build(self) -> Build:
-        """What is compared with another build."""
+        """The data that is compared with another build."""
         return {"images": self.images, "kernels": self.kernels, "files": self.fatbins}
 
 

@@ -28,7 +28,7 @@ def chrome_trace(record: BuildRecord) -> bytes:
 
 
 def is_trace(content: bytes) -> bool:
-    """Whether `content` begins as :func:`chrome_trace` does."""
+    """Return True if `content` begins like the output of :func:`chrome_trace`."""
     return content.startswith(b'{"displayTimeUnit":"ms","otherData":{"project":')
 
 

@@ -1,4 +1,4 @@
-"""What the compilers spent their time on, by phase and by header, from the time traces of their jobs."""
+"""Sum up the compilers' time by phase and by header, from the time traces of their jobs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs, as far as it is known."""
+        """True if nothing is known to differ."""
         return not any((self.new, self.gone, *self.changes.values()))
 
 

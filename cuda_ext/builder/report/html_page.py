@@ -125,7 +125,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
 
 
 def is_report(content: bytes) -> bool:
-    """Whether `content` begins as a report of this or another version does."""
+    """Return True if `content` begins like a report of this or another version."""
     return _MARK.encode() in content[:_HEAD]
 
 
@@ -225,7 +225,7 @@ def _changed_resources(changes: Sequence[Change]) -> dict[str, str]:
 
 
 def _compiled(jobs: Sequence[JobRecord]) -> set[tuple[str, ...]]:
-    """What was compiled, and not in the cache."""
+    """Return the jobs that were compiled, without those from the cache."""
     return {(j.module, j.unit, j.architecture, j.action) for j in jobs if j.ending == "compiled"}
 
 

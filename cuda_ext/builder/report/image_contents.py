@@ -1,4 +1,4 @@
-"""What the bytes of each image are for: code, constants and so on, and how many of them ship."""
+"""Count the bytes of each image by purpose, such as code and constants, and the bytes that ship."""
 
 from __future__ import annotations
 

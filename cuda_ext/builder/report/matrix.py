@@ -13,7 +13,7 @@ from cuda_ext.formats.cubin import Resources
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is shown of an image or a kernel: ``of`` returns its number, or ``None`` if that is not known.
+    """A number that is shown of an image or a kernel; ``of`` returns it, or ``None`` if it is not known.
 
     ``total`` combines the numbers of a row. ``most`` is the number that fills a cell, ``widest`` the total
     that fills a bar. ``spell`` writes a number other than 0 in its parts.
@@ -101,7 +101,7 @@ class Matrix:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What the script of the page needs to draw the rows.
+        """Return the data from which the script of the page draws the rows.
 
         A row is a name with its place, then the numbers for each architecture (``None`` if there is nothing),
         then the totals. The number of a kernel that spills comes with its text.
@@ -150,5 +150,5 @@ def column_order(architecture: str) -> tuple[object, ...]:
 
 
 def is_cubin(architecture: str) -> bool:
-    """Whether images for `architecture`, or the first of several, are cubins."""
+    """Return True if images for `architecture`, or the first of several, are cubins."""
     return architecture.startswith("sm_")

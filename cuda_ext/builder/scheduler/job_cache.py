@@ -30,7 +30,7 @@ _SMALL = 1 << 15
 
 
 class JobCache:
-    """What `compiler` makes, with the linker and the packer beside it."""
+    """The cached output of `compiler`, of the linker and of the packer."""
 
     def __init__(self, compiler: RememberedCompiler, store: Store, digests: FileDigests) -> None:
         self.compiler = compiler
@@ -130,7 +130,7 @@ class JobCache:
                 return
 
     def _resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
-        """What resolves the names that compilations of `units` look up."""
+        """Return the function that resolves the names that compilations of `units` look up."""
         own: dict[str, str] = {}
         for unit in units:
             own |= unit.header_digests

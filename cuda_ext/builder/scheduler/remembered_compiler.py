@@ -24,7 +24,7 @@ from cuda_ext.toolchain.identity import identity_of
 
 
 class CompilerSpec(NamedTuple):
-    """What another process needs to open the same compiler, and to check that it is the same."""
+    """The data with which another process opens the same compiler, and checks that it is the same."""
 
     choice: CompilerChoice
     identity: str
@@ -32,7 +32,7 @@ class CompilerSpec(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """What a compiler said of itself; ``supports`` has the architectures that were asked for, as text."""
+    """A compiler's remembered answers; ``supports`` has the architectures that were asked for, as text."""
 
     version: Text
     capabilities: tuple[Annotated[int, range(10, 1000)], ...]

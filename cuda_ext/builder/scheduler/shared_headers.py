@@ -1,4 +1,4 @@
-"""Which compilations share the headers that they begin with, so that a worker precompiles these once."""
+"""Find compilations that begin with the same headers, so that a worker precompiles these once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _best(sequences: Iterable[_Names]) -> _Names:
 
 
 def _beginnings(names: _Names) -> Iterator[_Names]:
-    """Those that are at least half of `names`: the others take too long to read."""
+    """Yield the beginnings with at least half of `names`: shorter ones leave too much to read."""
     return (names[:count] for count in range(len(names), (len(names) - 1) // 2, -1))
 
 

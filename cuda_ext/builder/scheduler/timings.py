@@ -1,4 +1,4 @@
-"""How long jobs took in earlier builds, or will take by their size, so that the longest start first."""
+"""Estimate the time of jobs, from earlier builds or from their size, so that the longest start first."""
 
 from __future__ import annotations
 

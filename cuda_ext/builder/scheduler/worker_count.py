@@ -1,4 +1,4 @@
-"""How many processes compile at a time."""
+"""The number of processes that compile at a time."""
 
 from __future__ import annotations
 

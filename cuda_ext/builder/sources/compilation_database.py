@@ -145,7 +145,7 @@ def _read(place: Path) -> list[dict[str, Any]]:
 
 
 def _is_command(entry: object) -> bool:
-    """Whether `entry` has the fields that are read here; other programs add more."""
+    """Return True if `entry` has the fields that are read here; other programs add more."""
     if not isinstance(entry, dict):
         return False
     directory, file, arguments = entry.get("directory"), entry.get("file"), entry.get("arguments", [])

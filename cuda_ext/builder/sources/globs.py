@@ -185,7 +185,7 @@ class _Key:
         return matches
 
     def _is_embedded(self, name: str) -> bool:
-        """Whether the file lies in a generated package, where an earlier build put it."""
+        """Return True if the file lies in a generated package, where an earlier build put it."""
         return "/sources/" in f"/{name}" and any(
             parent.name == "sources" and (self.root / parent.parent / FILE_NAME).is_file()
             for parent in PurePosixPath(name).parents

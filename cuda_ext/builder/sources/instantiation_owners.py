@@ -105,7 +105,7 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
 
 
 class _Owners:
-    """Which units define a kernel, as far as their text shows."""
+    """The units that define each kernel, as far as their text shows."""
 
     def __init__(self, units: Sequence[TranslationUnit], sources: Sources) -> None:
         self._units = units
@@ -150,7 +150,7 @@ class _Owners:
         return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
 
     def exactly_of(self, name: str, sources: Sequence[str]) -> list[str]:
-        """Those of `sources` whose text defines a kernel of that `name`, with all its namespaces."""
+        """Select the `sources` whose text defines a kernel of this `name`, with all its namespaces."""
         return [
             unit.name
             for unit in self._units
@@ -159,7 +159,7 @@ class _Owners:
         ]
 
     def _lacks(self, kernel: str) -> bool:
-        """Whether the only unit certainly does not define `kernel`, by a macro or in other headers."""
+        """Return True if the only unit certainly does not define `kernel`, by a macro or in other headers."""
         (unit,) = self._units
         texts = [unit.source, *unit.headers.values(), *map(str.encode, unit.options.define.values())]
         hiding = re.compile(rb"##|<(?:cub|thrust|cuda)/|\b%b\b" % re.escape(kernel.encode()))

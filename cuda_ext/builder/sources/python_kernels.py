@@ -99,7 +99,7 @@ def one_for_each_instantiation(
 
 
 def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
-    """Those of `architectures` on whose GPUs the condition of an instantiation may hold."""
+    """Select the `architectures` on whose GPUs the condition of an instantiation may hold."""
     when = parse_instantiation(text).when
     if not when:
         return tuple(architectures)

@@ -1,4 +1,4 @@
-"""Whether the build backend of a project builds its kernels, as doctor and ``cuda-ext build`` tell."""
+"""Checks that a project's build backend builds its kernels, for doctor and ``cuda-ext build``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REQUIRES = "[build-system] requires"
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with the build of a project, and what to do. With a problem, wheels lack the kernels."""
+    """A flaw in the build of a project, and its remedy. If it is a problem, wheels lack the kernels."""
 
     level: Level
     subject: str
@@ -80,7 +80,7 @@ class BuildSystem:
         return table if isinstance(table, dict) else {}
 
     def flaws(self, sources: Sequence[Path] = ()) -> Iterator[Flaw]:
-        """What is wrong; `sources` are those of the project, relative to its root."""
+        """List the flaws; `sources` are those of the project, relative to its root."""
         if not self.backend:
             return
         yield from self._unserved()

@@ -1,4 +1,4 @@
-"""What doctor finds, as plain data, and the one place that shows it: on a terminal, or as JSON."""
+"""Findings of doctor as plain data, and their output on a terminal or as JSON."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _count_gpus() -> int:
 
 
 def _is_gpu(device: Path) -> bool:
-    """Whether a PCI device is an NVIDIA GPU; one that cannot be read is not."""
+    """Return True if a PCI device is an NVIDIA GPU; one that cannot be read is not."""
     try:
         vendor, device_class = ((device / name).read_text() for name in ("vendor", "class"))
     except OSError:
@@ -152,7 +152,7 @@ def _first_match(file: Path, pattern: str) -> str | None:
 
 
 def _explain(error: DriverError, hidden: int) -> tuple[Level, str, str, str]:
-    """How bad it is that nothing can be launched: level, text, remedy and command."""
+    """Explain why nothing can be launched: level, text, remedy and command."""
     text, remedy = error.statement, error.remedy
     if isinstance(error, NoDeviceError):
         if os.environ.get("CUDA_VISIBLE_DEVICES") is not None and hidden:
@@ -173,7 +173,7 @@ def _explain(error: DriverError, hidden: int) -> tuple[Level, str, str, str]:
 
 
 def _is_installed() -> bool:
-    """Whether the driver's library exists, usable or not."""
+    """Return True if the driver's library exists, usable or not."""
     try:
         ctypes.CDLL(_NAME)
     except OSError as error:

@@ -114,7 +114,7 @@ def _read_variable(name: str, value: str) -> None:
 
 
 def examine_cache() -> Iterator[Finding]:
-    """Where the cache is, whether it can be used, and the free space on its disk."""
+    """Report the cache's directory, whether it can be used, and the free space on its disk."""
     try:
         store = local_store(os.environ)
     except BuildError as error:  # an invalid size; or there is no home directory or no platformdirs

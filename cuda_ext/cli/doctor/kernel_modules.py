@@ -104,7 +104,7 @@ _Kind = Literal["ahead", "kept", "on_demand", "special", "lacking"]
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How GPUs run a kernel, or why they cannot. Texts, which name a unit, are not compared."""
+    """The state of a kernel on GPUs: how they run it, or why they cannot. Its texts are not compared."""
 
     kind: _Kind
     cause: str = ""
@@ -114,7 +114,7 @@ class _State:
 
 
 class _Support:
-    """How GPUs of one compute capability run the kernels of a module, or why they cannot."""
+    """The states of a module's kernels on GPUs of one compute capability."""
 
     def __init__(
         self, module: InstalledModule, manifest: Manifest, capability: int, driver: tuple[int, int]
@@ -159,7 +159,7 @@ class _Support:
         return _State("lacking", cause, text, *self._advise(unit, error))
 
     def _advise(self, unit: Unit, error: DriverError) -> tuple[str, str]:
-        """What to do, in words and as a command, about a `unit` that has no image and is not compiled."""
+        """Return the remedy, in words and as a command, for a `unit` without an image that is not compiled."""
         if self._on_demand.obstacle(unit) in ("", _compiler_limit(self._capability)):
             extra = "cu12" if self._driver[0] == 12 or self._capability < 75 else "cu13"
             return "to have it compiled on first use", f'pip install "cuda-ext[{extra}]"'

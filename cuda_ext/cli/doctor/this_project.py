@@ -24,7 +24,7 @@ _OLDEST_CMAKE = (3, 24)  # that CudaExt.cmake works with
 
 
 def examine_project() -> Iterator[Finding]:
-    """What a build in the current directory would use, and what is wrong with the project there.
+    """Report the tools of a build in the current directory, and problems of the project there.
 
     Raises :class:`~cuda_ext.errors.ConfigError`.
     """
@@ -70,7 +70,7 @@ def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
 
 
 def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
-    """Whether the modules of these names can be compiled."""
+    """Check that the modules of these names can be compiled."""
     if choice.launcher and shutil.which(choice.launcher) is None:
         text = f"launcher: {choice.launcher!r} is not on PATH"
         return Finding("problem", names, text, "install it, or remove the key")

@@ -137,7 +137,7 @@ def _examine_headers(version: _Version) -> Iterator[Finding]:
 
 
 def _examine_compatibility(version: _Version, gpus: Gpus) -> Iterator[Finding]:
-    """Whether this driver loads the output of NVRTC, and whether NVRTC compiles for each GPU."""
+    """Check that this driver loads the output of NVRTC, and that NVRTC compiles for each GPU."""
     nvrtc = f"NVRTC {_number(version)}"
     if (driver := gpus.version) is not None and gpus.devices:
         supported = f"the driver supports CUDA up to {_number(driver)}"
@@ -198,7 +198,7 @@ def first_line(program: Path) -> str:
 
 
 def _has_project() -> bool:
-    """Whether the current directory has a project with a ``[tool.cuda_ext]`` table, valid or not."""
+    """Return True if the current directory has a project with a ``[tool.cuda_ext]`` table, valid or not."""
     try:
         return Project.load(Path()) is not None
     except ConfigError:

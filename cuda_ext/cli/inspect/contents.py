@@ -84,7 +84,7 @@ class Kernel:
         return self.name, plain_name(self.name), self.lowered
 
     def matches(self, pattern: str) -> bool:
-        """Whether `pattern`, with ``*`` for anything, is one of its names."""
+        """Return True if `pattern`, with ``*`` for anything, matches one of its names."""
         return normalise(pattern) in self.names or any(fnmatchcase(name, pattern) for name in self.names)
 
 
@@ -123,7 +123,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a wheel, a directory, an installed package or an image.
+    """The contents of a wheel, a directory, an installed package or an image.
 
     ``files`` are those that ship, by path, with their sizes there. ``damaged`` has a message for each module
     that could not be read. ``is_part`` tells that kernels were selected.

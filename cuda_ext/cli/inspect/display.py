@@ -1,4 +1,4 @@
-"""What a terminal shows: the contents of one thing, or what changed between two."""
+"""Output for a terminal: the contents of one thing, or the changes between two."""
 
 from __future__ import annotations
 

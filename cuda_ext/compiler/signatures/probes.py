@@ -87,7 +87,7 @@ def read_probe(lowered: str) -> Probed | None:
 
 
 def declarations_of(unit: TranslationUnit) -> Declarations:
-    """What the source and headers of `unit` declare: for tile kernels if it is one of these, or else not."""
+    """Find the declarations of `unit`: those for tile kernels if it is a tile unit, or else the others."""
     return _declarations((unit.source, *unit.headers.values()), unit.kind == "tile")
 
 
@@ -120,7 +120,7 @@ def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
 
 
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
-    """Those of the lowered names `variables` that `unit` may declare, whatever their namespaces."""
+    """Select the lowered names `variables` that `unit` may declare, whatever their namespaces."""
     found = declarations_of(unit)
     names = {*(base_name(v.name) for v in found.variables), *found.doubtful}
     parts = [name for name in found.doubtful if len(name) > 2]  # a macro may put the name together

@@ -62,7 +62,7 @@ def _assign_probes(
 def _unknown_subjects(
     unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed]
 ) -> dict[str, str]:
-    """What in `image` needs a probe besides those in `probed`: name expressions by lowered name."""
+    """List the names in `image` that need a probe and are not in `probed`, by lowered name."""
     overloads = Counter(map(_name_of, image.entries))
     subjects = {}
     for lowered in image.entries:
@@ -147,13 +147,13 @@ def _mangled_types(lowered: str, count: int) -> Sequence[ProbedType] | None:
 
 
 def _is_complete(lowered: str, count: int) -> bool:
-    """Whether the lowered name of a kernel suffices: no parameter is an enumeration or a structure."""
+    """Return True if the lowered name of a kernel suffices: no parameter is an enumeration or a structure."""
     types = _mangled_types(lowered, count)
     return types is not None and all(each.type.kind != "named" for each in types)
 
 
 def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
-    """Whether the source or a header of the project declares a variable, as far as can be seen."""
+    """Return True if the source or a header of the project declares a variable, as far as can be seen."""
     parts = plain_name(_name_of(lowered)).split("::")
     for variable in declarations_of(unit).variables:
         *namespaces, name = variable.name.split("::")
@@ -165,7 +165,7 @@ def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
 def _declared_parameters(
     unit: TranslationUnit, name: str, slots: Sequence[Parameter], types: Sequence[ProbedType] | None
 ) -> Sequence[DeclaredParameter] | None:
-    """How the source declares the parameters of the kernel `name`; ``None`` if that is not clear."""
+    """Find the source's declaration of the parameters of the kernel `name`; ``None`` if it is not clear."""
     last = base_name(name)
     declarations = [k for k in declarations_of(unit).kernels if base_name(k.name) == last]
     exact = [k for k in declarations if k.name == plain_name(name)]

@@ -37,7 +37,7 @@ _NAME = re.compile(r"(?:::)?[^\W\d]\w*(?:::[^\W\d]\w*)*")
 
 
 class Questions(NamedTuple):
-    """What to append to a source, and the types, by what is asked, whose probes have the answers.
+    """Lines to append to a source, and types by question; probes of these types have the answers.
 
     ``scopes`` has the namespace of each instantiation that the source writes; the first lines are about
     these. In templates that are ``auto``, values of different types may differ.
@@ -176,7 +176,7 @@ def _within(scope: Iterable[str], declaration: str) -> str:
 
 
 def read_answers(questions: Questions, lowered: Mapping[str, str]) -> dict[str, str]:
-    """What names and instantiations mean, given the lowered names of the probes by what is asked."""
+    """Read the meanings of names and instantiations from the lowered names of probes, by question."""
     meanings = Meanings()
     for asked, probe in lowered.items():
         name = read_lowered_name(probe)
@@ -196,7 +196,7 @@ def read_answers(questions: Questions, lowered: Mapping[str, str]) -> dict[str, 
 
 
 def _is_plain(type_: LoweredType) -> bool:
-    """Whether `type_` may stand wherever its name does: ``const`` before a pointer would be the target's."""
+    """Return True if `type_` can replace its name everywhere: ``const`` before a pointer is the target's."""
     is_missing = type_.left.startswith(f"{_MISSING}::")
     return type_.kind in ("builtin", "named") and not type_.qualifiers and not is_missing
 
@@ -271,7 +271,7 @@ def describe_spellings(
 
 
 def _shows_types(lowered: str, is_auto: bool) -> bool:
-    """Whether the canonical name shows the types of values, where templates may have ``auto`` parameters.
+    """Return True if the canonical name shows the types of values for templates with ``auto`` parameters.
 
     The kernel's own template has some if it `is_auto`; of others among its arguments nothing is known.
     """

@@ -138,7 +138,7 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
 
 
 def _is_misspelled(word: str, keyword: str) -> bool:
-    """Whether `word`, among the values of `keyword`, looks like a keyword itself."""
+    """Return True if `word`, among the values of `keyword`, looks like a keyword itself."""
     return (
         re.fullmatch("[A-Z][A-Z_]{3,}", word) is not None
         and keyword not in ("DEFINE", "OPTIONS")

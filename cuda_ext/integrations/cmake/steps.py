@@ -115,7 +115,7 @@ def _configure(
 
 
 def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[str]) -> str:
-    """What ``module.cmake`` sets for the rules. Raises :class:`ConfigError`."""
+    """Write the variables of ``module.cmake``. Raises :class:`ConfigError`."""
     root = Path(call.root)
     fixed = escape(call.root)  # CMake's globs have the same wildcards
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]

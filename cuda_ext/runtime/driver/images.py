@@ -74,7 +74,7 @@ def _requirements(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tupl
 
 
 def _is_prebuilt(unit: Unit, image: Image) -> bool:
-    """Whether `image` was itself a source of the build; the CUDA version that produced it is not known."""
+    """Return True if `image` was a source of the build; the CUDA version that produced it is not known."""
     return unit.arrived_as(f".{image.kind}", ".fatbin")
 
 

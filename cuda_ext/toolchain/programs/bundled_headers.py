@@ -104,7 +104,7 @@ _for_now: dict[str, Path] = {}
 
 
 def is_for_now(directory: Path) -> bool:
-    """Whether `directory` was unpacked for this process only, and is removed at its end."""
+    """Return True if `directory` was unpacked for this process only, and is removed at its end."""
     return any(directory.is_relative_to(unpacked) for unpacked in _for_now.values())
 
 
@@ -170,5 +170,5 @@ def _kind(status: os.stat_result) -> str:
 
 
 def _is_same_time(found: int, listed: int) -> bool:
-    """Whether two times are the same. Copies of a cache may have times without fractions of a second."""
+    """Return True if two times are the same. Copies of a cache may lack fractions of a second."""
     return found == listed or (found % _SECOND == 0 and found // _SECOND == listed // _SECOND)

@@ -44,7 +44,7 @@ _DISPENSABLE = ("--frandom-seed=", "--minimal", "-fdevice-syntax-only", "--time=
 
 @cache
 def knows_option(option: str) -> bool:
-    """Whether NVRTC has `option`; the value behind an equals sign is left out.
+    """Return True if NVRTC has `option`, without the value after an equals sign.
 
     A second option, which none has, ends the call before anything is compiled.
     """
@@ -54,7 +54,7 @@ def knows_option(option: str) -> bool:
 
 
 def _is_known(option: str) -> bool:
-    """Whether NVRTC has `option`, if it can do without."""
+    """Return False if this version of NVRTC lacks `option`, one that it can do without."""
     return all(knows_option(name) for name in _DISPENSABLE if option.startswith(name))
 
 
@@ -173,7 +173,7 @@ class NvrtcProgram:
 
     @cached_property
     def answers(self) -> dict[str, str]:
-        """What the names mean that were asked about."""
+        """The meanings of the names in the questions."""
         lowered = {asked: self._lowered_name(expression) for expression, asked in self._asked.items()}
         return read_answers(self._questions, lowered)
 

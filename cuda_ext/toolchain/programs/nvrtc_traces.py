@@ -1,4 +1,4 @@
-"""What NVRTC tells of a compilation: the headers that it opens, and how long each phase takes."""
+"""Traces of NVRTC's compilations: the headers that it opens, and the time of each phase."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _has_failed = False
 
 
 def is_untraced(log: str) -> bool:
-    """Whether a compilation failed since it was traced. If so, no other one is."""
+    """Return True if a compilation failed because it was traced. Then no other one is traced."""
     global _has_failed
     if f"{_FILE}\"' could not be opened" not in log:
         return False
@@ -56,7 +56,7 @@ def trace_headers(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
 
 
 def traces_headers(options: Sequence[str]) -> bool:
-    """Whether `options` are those for a time trace, and not those that measure phases alone."""
+    """Return True if `options` are those for a time trace, and not those that only measure phases."""
     return any(option.startswith(_OPTION) for option in options)
 
 

@@ -64,7 +64,7 @@ def _hint(expression: str, refusal: str, unit: TranslationUnit) -> str:
 
 
 def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[bytes]) -> str:
-    """What to do about a template argument of the kernel `name`, of which `unknown` is not declared."""
+    """Return the remedy for a template argument of the kernel `name` in which `unknown` is not declared."""
     if not unknown:
         return ""
     arguments = expression.removeprefix(name)

@@ -122,7 +122,7 @@ def _includes(content: bytes) -> list[tuple[int, str]]:
 
 
 def _leads(name: str, file: str, search: Sequence[str], without: set[str]) -> bool:
-    """Whether the header `name`, sought in the directories `search`, is `file` or includes it."""
+    """Return True if the header `name`, found in the directories `search`, is `file` or includes it."""
     candidates = [os.path.normpath(f"{directory}/{name}") for directory in search]
     found = next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
     if found is None or found in without:
@@ -135,7 +135,7 @@ def _leads(name: str, file: str, search: Sequence[str], without: set[str]) -> bo
 
 
 def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
-    """What to do about the header `name`, which NVRTC lacks by its nature; empty for other headers."""
+    """Return the remedy for the host header `name`, which NVRTC lacks; empty for other headers."""
     if name in _BUILT_IN:
         return (
             f"NVRTC has built in what device code needs of <{name}>; leave this line out, or put it between "
@@ -175,7 +175,7 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
 
 
 def _misspelt(name: str, directories: Sequence[Path]) -> str:
-    """What to do about a header `name` that is missing in a directory that is there; or empty."""
+    """Return the remedy for a header `name` that is missing in an existing directory; or empty."""
     folder, _, file = name.rpartition("/")
     if not folder or name.startswith(("/", ".")):
         return ""  # a path of the project's, not a name among the CUDA headers
