@@ -1,4 +1,4 @@
-"""Jobs as data: what any process on any machine can do, with products that travel as bytes.
+"""Jobs as data. Any process on any machine can do one, and sends its product as bytes.
 
 A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does them.
 """

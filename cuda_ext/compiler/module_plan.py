@@ -118,9 +118,9 @@ class LibraryPlan:
 class ModulePlan:
     """All that determines a module's bytes, besides the compiler.
 
-    With ``embed`` the sources and headers of the units travel with the module, and so do ``headers``, by
+    With ``embed`` the module contains the sources and headers of the units, and also ``headers``, by
     their canonical names. ``obstacles`` has the sources that cannot be compiled on demand, with the reason;
-    they do not travel.
+    they are not embedded.
     """
 
     name: str

@@ -159,7 +159,7 @@ class _Support:
         return _State("lacking", cause, text, *self._advise(unit, error))
 
     def _advise(self, unit: Unit, error: DriverError) -> tuple[str, str]:
-        """Return the remedy, in words and as a command, for a `unit` without an image that is not compiled."""
+        """Return a remedy, in words and as a command, for a `unit` without an image that is not compiled."""
         if self._on_demand.obstacle(unit) in ("", _compiler_limit(self._capability)):
             extra = "cu12" if self._driver[0] == 12 or self._capability < 75 else "cu13"
             return "to have it compiled on first use", f'pip install "cuda-ext[{extra}]"'
