@@ -68,7 +68,8 @@ def from_cmake(text: str) -> list[str]:
     return names
 
 
-# Triton and tileiras compile for exactly one GPU from this on: their targets have the suffix a.
+# From this compute capability on, Triton and tileiras compile for exactly one GPU: their targets end with
+# ``a``.
 FIRST_SPECIFIC = 90
 
 
@@ -137,7 +138,7 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
 
 
 def _hint(name: str, compiler: CompilerInfo) -> str:
-    """Name the nearest valid spelling, by digits when there are any."""
+    """Suggest the nearest valid spelling, by its digits if there are any."""
     capabilities = compiler.capabilities()
     digits = re.search(r"\d+(?:\.\d+)?", name)
     if digits is None:

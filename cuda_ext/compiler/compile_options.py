@@ -1,4 +1,4 @@
-"""The options of a translation unit as options of NVRTC and nvcc."""
+"""Spell the options of a translation unit for NVRTC and nvcc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# Options with which probes would remain in what nvcc makes: in debug information.
+# With these options, probes would remain in nvcc's output, in debug information.
 KEEPS_PROBES = frozenset(("-G", "--device-debug"))
 
 # Options that repeat a setting; the compiler would silently use one of the two.
@@ -74,7 +74,7 @@ def nvrtc_options(name: str, options: Options) -> list[str]:
     return spelled
 
 
-# Options of NVRTC that concern its front end alone, besides those that begin with one of these letters.
+# Options of NVRTC that concern only its front end, besides those that begin with one of these letters.
 _FRONT_END = frozenset(
     [
         *("isystem", "include", "std", "include-path", "system-include", "pre-include"),
@@ -86,7 +86,7 @@ _FRONT_END = frozenset(
     ]
 )
 _FRONT_END_LETTERS = ("-I", "-D", "-U")
-# Those that decide on code, as nvJitLink spells them.
+# The options that affect code, as nvJitLink spells them.
 _CODE = {
     "ftz": "-ftz",
     "prec-sqrt": "-prec-sqrt",
@@ -106,7 +106,7 @@ _TRUTH = {"true": "1", "false": "0"}
 
 
 def link_options(options: Options) -> list[str] | None:
-    """Spell the options that decide on code for nvJitLink; ``None`` if it has no like of one of them."""
+    """Spell the options that affect code for nvJitLink; ``None`` if it has no equivalent of one of them."""
     spelled: list[str] = [*_WITHOUT_VALUE["use_fast_math"]] if options.fast_math else []
     raw = iter(options.raw)
     for option in raw:
@@ -159,7 +159,7 @@ def enables_tile(options: Options) -> bool:
 
 
 def option_for_files(options: Options) -> str:
-    """Return the first raw option with which NVRTC writes files of its own."""
+    """Return the first raw option that makes NVRTC write files of its own."""
     return next((option for option in options.raw if re.match(_WRITES_FILES, option)), "")
 
 
@@ -179,7 +179,7 @@ def on_demand_obstacle(options: Options) -> str:
     return ""
 
 
-# Options of nvcc that NVRTC does not take, without their values, and what to do instead.
+# Options of nvcc that NVRTC does not have, without their values, and the remedies.
 _NVCC_ONLY = {
     r"-Xcompiler|--compiler-options|-ccbin|--compiler-bindir|--?forward-.*|--?allow-unsupported-compiler|"
     r"-f(?:PIC|pic|openmp)|-W(?:all|extra)|-m64|-march": "it is for the host compiler: take it out",
@@ -196,7 +196,7 @@ _NVCC_ONLY = {
 }
 
 
-# Those that a setting replaces.
+# Options that a setting replaces.
 _SETTING_FOR = {
     r"--?expt-relaxed-constexpr": ("relaxed-constexpr", True),
     r"-Xfatbin|--fatbin-options|--?no-compress": ("compress", None),
@@ -204,7 +204,7 @@ _SETTING_FOR = {
 
 
 def nvcc_only(options: Sequence[str]) -> tuple[int, str] | None:
-    """Find the first of `options` that nvcc takes and NVRTC does not: its index, and what to do instead."""
+    """Find the first of `options` that only nvcc has; return its index and the remedy."""
     passing_on = ("-Xptxas", "--ptxas-options", "-Xcudafe")
     for index, option in enumerate(options):
         if index and options[index - 1] in passing_on:

@@ -1,6 +1,6 @@
-"""A library as it ships: its files, and the part of the manifest that describes them.
+"""Pack a library for shipping: its files, and the part of the manifest that describes them.
 
-All that was asked for must be there: every requested instantiation is checked in each image.
+Everything that was requested must be there: every instantiation is checked in each image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
-# For each image, the lowered names by name expression: they differ where the compiler mangles differently.
+# For each image, the lowered names by name expression; compilers may mangle a name differently in images.
 _NameMaps = list[dict[str, str]]
 
 
@@ -31,7 +31,7 @@ def pack(
 ) -> Library:
     """Describe the library of `plan`. `files` has the name and content of the file of each image.
 
-    Raises :class:`~cuda_ext.errors.BuildError` if an instantiation that was asked for is missing.
+    Raises :class:`~cuda_ext.errors.BuildError` if a requested instantiation is missing.
     """
     where = plan.units[0].name
     _check_instantiations(images, where)
@@ -71,7 +71,7 @@ def pack(
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:
-    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none."""
+    """Digest the instructions of the kernels `names` in `image`, by expression; LTO-IR has none."""
     code = read_code(image.architecture.kind, image.data)
     return {e: sha256(code[n]).hex() for e, n in names.items() if n in code}
 
@@ -79,7 +79,7 @@ def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str
 def _kernels(
     plan: LibraryPlan, images: Sequence[CompiledImage], signatures: Mapping[str, Kernel]
 ) -> tuple[tuple[Kernel, ...], _NameMaps]:
-    """The kernels of `images`, under the first expressions that authors asked for, or the compiler's."""
+    """List the kernels of `images`, under the first expressions that authors requested, or the compiler's."""
     requested = [e for unit in reversed(plan.units) for e in reversed(unit.instantiate)]
     entries = [_known_names(images, image.entries, signatures) for image in images]
     overloaded = {
@@ -117,7 +117,7 @@ def _expression(kernel: Kernel, overloaded: set[str]) -> str:
 def _symbols(
     images: Sequence[CompiledImage], signatures: Mapping[str, Symbol], where: str
 ) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]]:
-    """The variables of `images` that have a name of their own, and the names that several share."""
+    """List the variables of `images` whose names are unique, and the names that several share."""
     symbols: dict[str, Symbol] = {}
     name_maps: _NameMaps = []
     ambiguous: set[str] = set()

@@ -1,6 +1,6 @@
 """Jobs as data. Any process on any machine can do one, and sends its product as bytes.
 
-A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does them.
+A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does jobs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CompileJob(NamedTuple):
 
 
 class LinkInput(NamedTuple):
-    """One object to link; ``name`` appears in errors. If there is ``text``, that is linked in place of it."""
+    """An object to link; ``name`` appears in errors. If there is ``text``, it is linked instead."""
 
     name: str
     kind: ImageKind
@@ -60,7 +60,7 @@ class LinkJob(NamedTuple):
 
     @property
     def units(self) -> tuple[TranslationUnit, ...]:
-        """None: a link reads no headers."""
+        """Nothing: a link reads no headers."""
         return ()
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""A library: what the driver loads as one, put together from the products of jobs.
+"""A library, which the driver loads as one, made of the products of jobs.
 
 It is a translation unit compiled for its architectures, or several units that are linked together.
-:func:`missing_jobs` says which jobs remain, given the products so far: first compilations, then
+:func:`missing_jobs` lists the jobs that remain, given the products so far: first compilations, then
 links. :func:`library_images` checks the products and puts them together;
-:mod:`~cuda_ext.compiler.fatbin_packing` describes them as they ship.
+:mod:`~cuda_ext.compiler.fatbin_packing` describes them for shipping.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 
 Products = Mapping[Job, Outcome]
-# Images with their name maps, and the signatures of all that is in them.
+# Images with their name maps, and the signatures of everything in them.
 _Contents = tuple[list[CompiledImage], Signatures]
 
-# In the names of what the device runtime library contributes.
+# A part of the names that the device runtime library contributes.
 _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
 
 
 def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
-    """The jobs that `plan` needs next, besides those in `products`.
+    """List the jobs that `plan` needs next, besides those in `products`.
 
-    Empty when all products are there, or when one failed and no other is of use; then
-    :func:`library_images` raises.
+    The list is empty when all products are there, or when a job failed and no other one is of use. In that
+    case, :func:`library_images` raises the error.
     """
     try:
         jobs = _compilations(plan)
@@ -51,7 +51,7 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
 def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[CompiledImage], Signatures]:
     """Put `products` together: the images of the library with their name maps, and all signatures.
 
-    Raises :class:`BuildError` for all failed jobs, and for what does not fit.
+    Raises :class:`BuildError` for all failed jobs, and for products that do not fit together.
     """
     _check_linkable(plan)
     if plan.link:
@@ -68,7 +68,7 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
 
 
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
-    """The compiler's warnings about the units of `plan`, without repetitions."""
+    """List the compiler's warnings about the units of `plan`, without repetitions."""
     compiled = (products[job] for job in _compilations(plan))
     images = [image for outcome in compiled if isinstance(outcome, tuple) for image in outcome]
     logs = [*(image.log for image in images), *(image.signatures.log for image in images)]
@@ -100,7 +100,7 @@ def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
 
 
 def _links(plan: LibraryPlan, products: Products) -> list[Job]:
-    """The jobs that link all units of `plan`. Raises :class:`BuildError` if an object is missing."""
+    """List the jobs that link all units of `plan`. Raises :class:`BuildError` if an object is missing."""
     if not plan.link:
         return []
     objects = [images for images, _ in _all_objects(plan, products)]
@@ -127,7 +127,7 @@ def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
 
 
 def _united(plan: LibraryPlan, contents: Sequence[_Contents]) -> _Contents:
-    """One library of images that describe the same kernels. Raises :class:`CompilationError`."""
+    """Unite images that describe the same kernels. Raises :class:`CompilationError`."""
     owners: dict[Architecture, str] = {}
     for unit, (images, _) in zip(plan.units, contents, strict=True):
         for image in images:
@@ -157,9 +157,9 @@ def _ready_made(plan: LibraryPlan, unit: TranslationUnit, products: Products) ->
 
 
 def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
-    """The image of a source for each of the targets."""
+    """Return the image of a source for each target."""
     compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
-    # The newest counts, and its cubin rather than its PTX.
+    # The newest image counts, and its cubin rather than its PTX.
     in_order = sorted(compiled, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
     signatures = merge_signatures(compiled[a].signatures for a in in_order)
     for image in compiled.values():
@@ -185,7 +185,7 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
             remedy="templates only count when instantiated: list them under instantiate",
         )
     signatures = merge_signatures(each for _, each in objects)
-    # A static variable of several units has further copies, which the linker numbers.
+    # If several units have a static variable of one name, the linker numbers the copies.
     copies = {
         name: symbol._replace(lowered=name)
         for image in images
@@ -215,7 +215,7 @@ def _all_objects(plan: LibraryPlan, products: Products) -> list[_Contents]:
 
 
 def _objects(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
-    """`unit` as objects to be linked: one for each of the architectures."""
+    """Return `unit` as objects to link, one for each architecture."""
     if unit.kind == "cu":
         return _compiled(plan, unit, products)
     images = [ready_made.object_of(unit, a) for a in plan.architectures]
@@ -225,9 +225,9 @@ def _objects(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _C
 def _part(
     number: int, unit: TranslationUnit, images: Sequence[CompiledImage], signatures: Signatures
 ) -> tuple[Sequence[CompiledImage], Signatures]:
-    """Reduce `images` to one instantiation; kernels that need none stay in the first part alone.
+    """Reduce `images` to one instantiation. Kernels that need none stay in the first part only.
 
-    Raises :class:`CompilationError` for variables, of which each part would have its own copy.
+    Raises :class:`CompilationError` for variables, since each part would have its own copy.
     """
     if signatures.symbols:
         name = min(symbol.name for symbol in signatures.symbols.values())
@@ -252,13 +252,13 @@ def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
 
 
 def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
-    """The products of `jobs`. Raises one error that names the architectures of each failure."""
+    """Return the products of `jobs`. Raises one error that names the architectures of each failure."""
     succeeded: list[Product] = []
     failed: dict[str, list[Job]] = {}
     for job in jobs:
         outcome = products[job]
         if isinstance(outcome, CompilationError):
-            if outcome.where == "options":  # at fault for all targets
+            if outcome.where == "options":  # the option is wrong for all targets
                 text = "; ".join(filter(None, [outcome.problem, outcome.remedy]))
                 raise CompilationError(_failure(text, [job]), where=outcome.where)
             failed.setdefault(str(outcome), []).append(job)
@@ -290,7 +290,7 @@ def _failure(text: str, jobs: Sequence[Job]) -> str:
 
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:
-    """Compare `signatures` with what is in `image`: one name must not stand for different things."""
+    """Compare `signatures` with `image`: one name must not stand for different things."""
     for lowered in image.entries:
         kernel, own = signatures.kernels[lowered], image.signatures.kernels[lowered]
         types, own_types = ([p.type for p in each.parameters] for each in (kernel, own))

@@ -1,4 +1,4 @@
-"""A module: planned as libraries, and assembled from them with the manifest that describes it.
+"""Modules: divide one into libraries, and assemble it from these with the manifest that describes it.
 
 Everything is done in memory; nothing is read from or written to the project.
 """
@@ -35,10 +35,10 @@ class LibraryPlan:
     """A library to load as one: a unit for its architectures or, with ``link``, several linked units.
 
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
-    as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
-    ``file_stem`` is the name of the source's files where its basename is not. A ``trial`` may fail, and no
-    package holds what it makes. One that ``may_be_empty`` is left out if it has no kernel, and another part
-    of its source has.
+    as files. ``part`` is the number of the instantiation, if each instantiation has its own library.
+    ``file_stem`` replaces the source's basename in the names of its files. A ``trial`` may fail, and no
+    package contains its output. If it ``may_be_empty``, it is left out if it has no kernel and another part
+    of its source has one.
     """
 
     module: str
@@ -88,7 +88,7 @@ class LibraryPlan:
     def decode(self, content: bytes) -> Library:
         """Decode the library as a cache has it.
 
-        Raises :class:`ValueError` or :class:`~cuda_ext.errors.ManifestError` if it is not that of this plan.
+        Raises :class:`ValueError` or :class:`~cuda_ext.errors.ManifestError` if it belongs to another plan.
         """
         library = codec.decode(Library, content)
         unit, files = library.unit, {image.file: image.sha256 for image in library.unit.images}
@@ -102,7 +102,7 @@ class LibraryPlan:
         )
         if not is_whole:
             raise codec.DecodingError(f"not the library of {self.stem}")
-        # It must be what a manifest may say.
+        # It must be a valid part of a manifest.
         part = Manifest(SCHEMA, self.module, "nvrtc", "1.0", self.compress, (unit,), *library[1:3])
         if manifest_file.loads(manifest_file.dumps(part), self.stem) != part:  # which reads every record
             raise codec.DecodingError("it is not what a manifest says of it")
@@ -136,10 +136,10 @@ class ModulePlan:
 
 
 def file_stems(names: Iterable[str]) -> dict[str, str]:
-    """Name the files of each source after its basename and, where sources share it, the directories above.
+    """Name the files of each source after its basename and, if sources share it, the directories above.
 
-    No two are equal, in upper or lower case, unless the paths differ in nothing but their suffixes, or in a
-    dot for a slash.
+    No two names are equal, ignoring case, unless the paths differ only in their suffixes, or in a dot for a
+    slash.
 
     >>> file_stems(["a/fwd.cu", "b/fwd.cu", "b/bwd.cu"])
     {'a/fwd.cu': 'a.fwd', 'b/fwd.cu': 'b.fwd', 'b/bwd.cu': 'bwd'}
@@ -159,7 +159,7 @@ def file_stems(names: Iterable[str]) -> dict[str, str]:
 class CompiledModule(NamedTuple):
     """A manifest, the files that it names, and the compiler's warnings.
 
-    ``comments`` are those above kernels in the sources, by the names of these.
+    ``comments`` are the comments above kernels in the sources, by the names of the kernels.
     """
 
     manifest: Manifest
@@ -169,7 +169,7 @@ class CompiledModule(NamedTuple):
 
 
 def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
-    """Assemble the module of `libraries`, which that compiler made. Raises :class:`BuildError`."""
+    """Assemble the module of `libraries`, made by this compiler. Raises :class:`BuildError`."""
     plan, libraries = _without_empty(plan, libraries)
     embedded = _embedded(plan)
     manifest = Manifest(
@@ -219,7 +219,7 @@ def defines_no_kernel(source: str) -> CompilationError:
 
 
 def _without_empty(plan: ModulePlan, libraries: Sequence[Library]) -> tuple[ModulePlan, Sequence[Library]]:
-    """Leave out what may be empty and is. Raises :class:`BuildError` if nothing is left of a source."""
+    """Leave out libraries that may be empty and are. Raises :class:`BuildError` if a source has none left."""
     both = list(zip(plan.libraries, libraries, strict=True))
     kept = [(own, library) for own, library in both if library.kernels or not own.may_be_empty]
     names = {own.units[0].name for own, _ in kept}
@@ -239,7 +239,7 @@ def defined_twice(expression: str, one: str, other: str) -> BuildError:
 
 
 def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]:
-    """List the kernels of `libraries`, each once. Raises :class:`BuildError` if one name is of several."""
+    """List the kernels of `libraries`, each once. Raises :class:`BuildError` if several share a name."""
     owners: dict[str, tuple[int, Kernel]] = {}
     instantiations: dict[str, str] = {}  # by lowered name, which each source may spell in its own way
     for index, library in enumerate(libraries):
@@ -268,7 +268,7 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
 
 
 def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:
-    """The kernels that were compiled on conditions, by name: those without a condition come last."""
+    """Group the kernels that were compiled under conditions by name; the one without a condition is last."""
     by_name: dict[str, list[Candidate]] = {}
     kernels: dict[str, Kernel] = {}
     for library in libraries:
@@ -295,8 +295,8 @@ def _check_same(
 ) -> None:
     """Check that C++ allows two units to define one of the `kernels` each, and that it is one kernel.
 
-    It is a template's, or comes from a header of both. Its code is equal, or the same text leads to it: code
-    may differ in where constants lie.
+    It must come from a template, or from a header of both. Its code must be equal, or come from the same
+    text: code may differ in the places of constants.
     """
     expression = kernels[0].expression
     name, is_template = base_name(expression), expression.startswith("<", len(plain_name(expression)))
@@ -334,7 +334,7 @@ def _depends(headers: Sequence[bytes], one: Sequence[bytes], other: Sequence[byt
 
 
 def _embedded(plan: ModulePlan) -> dict[str, bytes]:
-    """The sources and headers that compilation on demand reads."""
+    """Return the sources and headers that compilation on demand reads."""
     if not plan.embed:
         return {}
     files = dict(plan.headers)

@@ -1,4 +1,4 @@
-"""The products of compilation, as plain data: images, signatures, and the libraries that are made of them."""
+"""The products of compilation as plain data: images, signatures, and libraries that consist of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Trace(NamedTuple):
 
     ``reads`` are the headers that the compiler opened, and the names that it passed to ``__has_include``:
     canonical names of the project's headers, and search-path names of all others. ``spans`` are empty unless
-    they were asked for.
+    they were requested.
     """
 
     reads: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ NO_TRACE = Trace()
 
 
 class Specialisation(NamedTuple):
-    """The name of a kernel that was described, and the condition on which it was compiled."""
+    """The name of a described kernel, and the condition under which it was compiled."""
 
     name: str
     when: str | None
@@ -54,9 +54,9 @@ class Specialisation(NamedTuple):
 class Signatures:
     """The kernels of images, and the variables that sources declare, by lowered name.
 
-    Expressions are C++ names. ``log`` says what could not be determined. ``conditions`` has the name and the
-    condition of each kernel that was described, by its expression. ``meanings`` are those of names and
-    instantiations as sources spell them.
+    Expressions are C++ names. ``log`` lists what could not be determined. ``conditions`` has the name and the
+    condition of each described kernel, by its expression. ``meanings`` maps names and instantiations as
+    sources spell them.
     """
 
     kernels: Mapping[str, Kernel]
@@ -71,11 +71,10 @@ class CompiledImage:
     """A translation unit compiled for one architecture.
 
     ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
-    and ``__constant__`` variables. ``signatures`` describe them as far as is known.
-    ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of what was compiled:
-    each requested name expression with its lowered name. ``text`` is PTX to
-    link in place of a relocatable cubin: it lacks variables that are not used. ``launches`` has the kernels
-    whose configuration is fixed, by lowered name.
+    and ``__constant__`` variables. ``signatures`` describe them as far as is known. ``usage`` has the
+    resources of the kernels of a cubin. ``names`` is the name map: each requested name expression with its
+    lowered name. ``text`` is PTX to link in place of a relocatable cubin: it has no unused variables.
+    ``launches`` has the kernels whose configuration is fixed, by lowered name.
     """
 
     architecture: Architecture
@@ -112,7 +111,7 @@ class Library(NamedTuple):
 
 
 def merge_signatures(several: Iterable[Signatures]) -> Signatures:
-    """Unite signatures; the later one counts where two describe the same name. Logs are left out."""
+    """Unite signatures; if two describe the same name, the later one counts. Logs are left out."""
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
     conditions: dict[str, Specialisation] = {}

@@ -1,4 +1,4 @@
-"""Units that arrive as images: cubins, PTX, LTO-IR and fatbins among the sources."""
+"""Units that are images already: cubins, PTX, LTO-IR and fatbins among the sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cuda_ext.formats.fatbin import read_fatbin
 
 
 def assembly_jobs(unit: TranslationUnit, architectures: Sequence[Architecture]) -> list[LinkJob]:
-    """Plan how PTX or LTO-IR becomes the images of other kinds. Raises :class:`CompilationError`."""
+    """Plan how to assemble PTX or LTO-IR to images of other kinds. Raises :class:`CompilationError`."""
     if unit.kind == "ptx":
         target = ptx.target(unit.source)
         for architecture in architectures:
@@ -58,7 +58,7 @@ def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImag
 def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
     """Read signatures from images.
 
-    Where PTX and a cubin describe one kernel, PTX's signature counts, since it has types.
+    If PTX and a cubin describe one kernel, PTX's signature counts, since it has types.
     """
     in_order = sorted(images, key=lambda image: image.architecture.kind == "ptx")
     return merge_signatures(image.signatures for image in in_order)

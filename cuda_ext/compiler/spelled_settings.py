@@ -12,7 +12,7 @@ _KEYWORDS = {"include-dirs": "INCLUDE_DIRECTORIES", "headers": "EMBED_SOURCES", 
 
 
 def cmake_keyword(key: str) -> str:
-    """The keyword of the CMake function for `key`."""
+    """Return the keyword of the CMake function for `key`."""
     return _KEYWORDS.get(key, key.upper().replace("-", "_"))
 
 
@@ -31,5 +31,5 @@ def spell_setting(key: str, value: str | bool | None = None) -> str:
 
 
 def spell_override(module: str) -> str:
-    """Spell where the settings of single sources of `module`, a key path, are written."""
+    """Spell the place for settings of single sources of `module`, a key path."""
     return "an OVERRIDE" if IN_CMAKE in os.environ else f"[[{module}.overrides]]"

@@ -1,4 +1,4 @@
-"""A translation unit, and what compiles it: plain frozen data, free of paths and machines."""
+"""Translation units and compilers: plain frozen data, free of paths and machines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
     from cuda_ext.compiler.products import CompiledImage
 
-# Kernels of CUDA Tile in a source of CUDA C++ are of a kind of their own.
+# Kernels of CUDA Tile in a source of CUDA C++ have their own kind.
 SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "cutile", "triton"]
-# Kinds that a front-end of the same name compiles, and those of them whose sources are in Python.
+# Kinds that a front-end of the same name compiles, and the kinds of Python sources among them.
 FRONT_ENDS = ("tile", "cutile", "triton")
 PYTHON = ("cutile", "triton")
-# The instantiations of one module: compilers take seconds for a hundred.
+# The largest number of instantiations of one module: compilers take seconds for a hundred.
 MOST_INSTANTIATIONS = 20_000
 
 
@@ -34,12 +34,12 @@ class TranslationUnit:
     """One device source with all headers of the project that it includes.
 
     ``name`` is the source's path within the project, with forward slashes. ``headers`` maps canonical
-    names to contents, and every include directive in them and in ``source`` that leads to one of them
-    spells that canonical name (see :mod:`cuda_ext.compiler.headers`). ``kernels`` describe those of an image.
+    names to contents. Every include directive in the headers and in ``source`` that leads to one of them
+    spells its canonical name (see :mod:`cuda_ext.compiler.headers`). ``kernels`` describes those of an image.
     Its attributes do not change.
     """
 
-    # Not a dataclass, whose import takes longer than finding what was compiled before in the cache.
+    # Not a dataclass: importing dataclasses takes longer than a cache hit of compilation on demand.
     def __init__(
         self,
         name: str,
@@ -59,7 +59,7 @@ class TranslationUnit:
         self.kernels = kernels
 
     def replace(self, **changes: Any) -> TranslationUnit:
-        """The same unit with other values of these attributes."""
+        """Return the same unit with other values of these attributes."""
         names = ("name", "source", "kind", "headers", "options", "instantiate", "kernels")
         return TranslationUnit(**{name: getattr(self, name) for name in names} | changes)
 
@@ -103,12 +103,12 @@ class TranslationUnit:
 
 @lru_cache(maxsize=10_000)
 def _sha256(content: bytes) -> str:
-    """Cached, since units share their headers."""
+    """Compute the digest; cached, since units share their headers."""
     return sha256(content).hex()
 
 
 class CompilerInfo(Protocol):
-    """The properties of a compiler that planning asks for."""
+    """The properties of a compiler that planning needs."""
 
     @property
     def name(self) -> str:
@@ -133,13 +133,13 @@ class Compiler(CompilerInfo, Protocol):
     """
 
     def remember(self, version: str) -> None:
-        """Set the version that an earlier process found, so that the compiler is not loaded for it."""
+        """Set the version that an earlier process found, so that it need not load the compiler."""
 
     def files(self) -> Sequence[Path]:
-        """The programs and libraries that the compiler consists of; empty where they are not known."""
+        """Return the programs and libraries of the compiler; empty if they are not known."""
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        """The directories in which it looks up headers that are not the project's, in order."""
+        """Return the directories in which it looks up headers that are not the project's, in order."""
 
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]

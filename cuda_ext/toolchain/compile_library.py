@@ -1,4 +1,4 @@
-"""Does jobs, and compiles whole libraries and modules in this process."""
+"""Do jobs, and compile whole libraries and modules in this process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pack_library(
 
     `write_image` compresses an image, if not nvFatbin alone.
 
-    Raises :class:`BuildError` for failed jobs, and if anything that was asked for is missing.
+    Raises :class:`BuildError` for failed jobs, and if a requested image or instantiation is missing.
     """
     images, signatures = library_images(plan, products)
     log = compile_log(plan, products)
@@ -68,7 +68,7 @@ def compile_library(plan: LibraryPlan, compiler: Compiler) -> Library:
 
 
 def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compiler]) -> CompiledModule:
-    """Compile every library of `plan`, in this process; `compiler_of` is asked for the compilers.
+    """Compile every library of `plan` in this process; `compiler_of` returns the compiler of a kind.
 
     Raises :class:`~cuda_ext.errors.BuildError` with one message for all units that fail.
     """
@@ -90,7 +90,7 @@ def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compile
 def _fatbin(plan: LibraryPlan, images: Sequence[CompiledImage], write_image: WriteImage | None) -> bytes:
     unit = plan.units[0]
     if unit.kind == "fatbin" and len(plan.units) == 1:
-        fatbin = unit.source  # it ships unchanged
+        fatbin = unit.source  # it is shipped unchanged
     else:
         fatbin = write_fatbin([(i.architecture, i.data) for i in images], plan.compress, write_image)
     entries = {entry.architecture for entry in read_fatbin(fatbin)}

@@ -1,4 +1,4 @@
-"""Chooses and opens compilers: for builds, compilation at run time, editors and ``doctor`` alike."""
+"""Choose and open compilers, for builds, compilation at run time, editors and ``doctor``."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def open_compiler(
 ) -> Nvrtc | Nvcc:
     """Open the compiler of `choice`; NVRTC is loaded when it is first needed.
 
-    With a `scratch` directory the compiler records which headers it reads, and with `timed` how long each
-    phase takes. `check` tests a candidate for nvcc. Raises :class:`~cuda_ext.errors.ToolchainError`.
+    With a `scratch` directory, the compiler records the headers that it reads; if `timed`, it measures each
+    phase. `check` tests a candidate for nvcc. Raises :class:`~cuda_ext.errors.ToolchainError`.
     """
     if choice.name == "nvrtc":
         from cuda_ext.toolchain.nvrtc import Nvrtc
@@ -77,10 +77,10 @@ def find_nvcc(
     launcher: str | None = None,
     check: _Check = attrgetter("version"),
 ) -> Nvcc:
-    """Find nvcc: `configured` and no other, or else the first that passes `check`.
+    """Find nvcc: only `configured`, or else the first that passes `check`.
 
     The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
-    :class:`~cuda_ext.errors.ToolchainError` with the reason for which each of them was rejected.
+    :class:`~cuda_ext.errors.ToolchainError` with the reason why each of them was rejected.
     """
     rejected = []
     for origin, nvcc in try_nvccs(configured, environ, launcher, check):
@@ -102,7 +102,7 @@ def try_nvccs(
     launcher: str | None = None,
     check: _Check = attrgetter("version"),
 ) -> Iterator[tuple[str, Nvcc | ToolchainError | str]]:
-    """Try each place where nvcc may be: yield it with its nvcc, with an error, or why it has none."""
+    """Try each place where nvcc may be; yield it with its nvcc, an error, or the reason why it has none."""
     from cuda_ext.toolchain.nvcc import Nvcc
 
     for origin, candidate in _candidates(configured, environ):
@@ -119,7 +119,7 @@ def try_nvccs(
 
 
 def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
-    """The places where nvcc may be: each with a path, or with the reason why there is none."""
+    """Yield the places where nvcc may be, each with a path, or with the reason why there is none."""
     import shutil  # slow to import, and not needed for NVRTC
     from pathlib import Path
 

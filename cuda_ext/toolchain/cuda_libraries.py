@@ -19,7 +19,7 @@ from cuda_ext.toolchain import cuda_packages
 if TYPE_CHECKING:
     import ctypes
 
-# How the functions of each library begin.
+# Prefixes of the functions of each library.
 _PREFIXES = {"nvrtc": "nvrtc", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 
 
@@ -27,8 +27,8 @@ _PREFIXES = {"nvrtc": "nvrtc", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 def open_library(name: str) -> ctypes.CDLL:
     """Open the library `name`: ``nvrtc``, ``nvfatbin`` or ``nvjitlink``.
 
-    Integers are passed to its functions as ``int``, if they are not wrapped into another type. Raises
-    :class:`~cuda_ext.errors.ToolchainError` if there is none that can be opened.
+    Integers are passed to its functions as ``int``, unless they are wrapped into another type. Raises
+    :class:`~cuda_ext.errors.ToolchainError` if no such library can be opened.
     """
     import ctypes  # slow to import
 
@@ -38,9 +38,9 @@ def open_library(name: str) -> ctypes.CDLL:
             _open_builtins(file)
         library = ctypes.CDLL(file or system_library(name))
         if sys.platform == "win32":
-            system_library(name)  # finds it open, and has Windows search its directory for NVRTC's builtins
+            system_library(name)  # now it is open, and Windows searches its directory for NVRTC's builtins
         if not hasattr(library, f"{_PREFIXES[name]}Version"):
-            raise OSError("it is of CUDA 12.2 or older")  # nvJitLink, whose functions had other names
+            raise OSError("it is of CUDA 12.2 or older")  # the functions of this nvJitLink had other names
         return library
     except (ImportError, OSError, RuntimeError) as error:
         # The message of cuda-pathfinder repeats the library's name for each place.
@@ -53,7 +53,7 @@ def open_library(name: str) -> ctypes.CDLL:
 
 
 def _open_builtins(nvrtc: str) -> None:
-    """Open the library that `nvrtc` opens by name: that of CUDA 13.0 does not look for it beside itself."""
+    """Open the library that `nvrtc` opens by name: NVRTC 13.0 does not look for it beside itself."""
     import ctypes
 
     directory = os.path.dirname(nvrtc)
@@ -105,11 +105,11 @@ def system_library(name: str) -> str:
 
 @cache
 def _major() -> int:
-    """The major version of CUDA that the installed cuda-bindings is for; 0 if it is not installed."""
+    """Return the CUDA major version of the installed cuda-bindings; 0 if it is not installed."""
     if loaded := sys.modules.get("cuda.bindings"):
         return int(loaded.__version__.partition(".")[0])
-    # The name of its metadata directory has the version. importlib.metadata would take 40 ms, and to list all
-    # directories takes a third of a launch that finds its kernel in the cache.
+    # The name of its metadata directory contains the version. importlib.metadata would take 40 ms, and
+    # listing all directories a third of a launch that finds its kernel in the cache.
     likely = [entry for entry in sys.path if os.path.isdir(os.path.join(entry, "cuda"))]
     for entry in (*likely, *sys.path):
         with suppress(OSError):

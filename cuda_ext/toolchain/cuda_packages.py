@@ -1,4 +1,4 @@
-"""Finds the headers and libraries of the tool chain.
+"""Find the headers and libraries of the tool chain.
 
 The registry's wheels come first, then the toolkit that ``CUDA_PATH`` or ``CUDA_HOME`` names. Paths are texts
 here: a launch that finds its kernel in the cache asks for them, and pathlib is slow to import.
@@ -15,9 +15,9 @@ _known_packages: dict[tuple[str, ...], list[str]] = {}
 
 
 def header_directories(major: int, library: str | None = None) -> list[str]:
-    """List the include directories of the installed CUDA packages of that major version, CCCL's included.
+    """List the include directories of the installed CUDA packages of this major version, with CCCL's.
 
-    Those of the toolkit that `library` belongs to come last.
+    The directories of the toolkit of `library` come last.
     """
     toolkit = [os.path.dirname(os.path.dirname(library))] if library else []
     includes = [
@@ -52,9 +52,9 @@ def wheel_programs() -> list[str]:
 
 
 def cudadevrt(major: int, library: str | None = None) -> str | None:
-    """Find the device runtime library, with which device code that launches kernels is linked.
+    """Find the device runtime library, to link device code that launches kernels.
 
-    The one beside `library`, or in its toolkit, comes last.
+    The library beside `library`, or in its toolkit, comes last.
     """
     directories = [f"{root}/{place}" for root in _roots(major) for place in ("lib", "lib64", "lib/x64")]
     if library:
@@ -81,7 +81,7 @@ def _roots(major: int) -> Iterator[str]:
 
 
 def _configured() -> list[str]:
-    """The toolkits that the environment names."""
+    """List the toolkits that the environment names."""
     return [root for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
 
 
@@ -91,7 +91,7 @@ def nvidia_packages() -> list[str]:
     if key not in _known_packages:
         spec = find_spec("nvidia")
         if not spec or not spec.submodule_search_locations:
-            return []  # the next call finds what is installed meanwhile
+            return []  # not cached: the next call finds packages that are installed meanwhile
         _known_packages[key] = list(spec.submodule_search_locations)
     return _known_packages[key]
 

@@ -11,9 +11,9 @@ from cuda_ext.errors import CompilationError, shorten
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
-    """Read what ``-fdevice-time-trace`` writes: Chrome's trace format, in microseconds.
+    """Read the output of ``-fdevice-time-trace``: Chrome's trace format, in microseconds.
 
-    Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
+    Raises :class:`~cuda_ext.errors.CompilationError` for output that the compiler did not write properly.
     """
     import json  # slow to import
 
@@ -33,7 +33,7 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
 
 
 def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
-    """Read what ``--time`` writes: a line for each phase, which begins when the one before ends.
+    """Read the output of ``--time``: a line for each phase, which begins when the previous one ends.
 
     The first begins when the last of `earlier` ends.
     """
@@ -47,12 +47,12 @@ def read_phases(table: str, earlier: Sequence[Span] = ()) -> tuple[Span, ...]:
 
 
 def split_messages(log: str) -> list[str]:
-    """The messages in NVRTC's `log`, between which lines are empty."""
+    """Split NVRTC's `log` into messages, which empty lines separate."""
     return re.split(r"\n\s*\n", log)
 
 
 def without_warnings_in(log: str, directories: Iterable[Path]) -> str:
-    """Return NVRTC's `log` without warnings about files in `directories`, which no project can mend."""
+    """Return NVRTC's `log` without warnings about files in `directories`, which no project can fix."""
     inside = tuple(f"{directory}/" for directory in directories)
     blocks = split_messages(log)
     kept = [b for b in blocks if not (b.startswith(inside) and "): warning " in b.partition("\n")[0])]
@@ -62,12 +62,12 @@ def without_warnings_in(log: str, directories: Iterable[Path]) -> str:
 
 
 def name_map_lines(log: str) -> list[int]:
-    """The numbers of the lines that `log` rejects in the name map, behind a source."""
+    """List the numbers of the lines that `log` rejects in the name map after a source."""
     return [int(line) for line in re.findall(r"(?m)^__nv_name_map\((\d+)\): error", log)]
 
 
 def shorten_output(text: str) -> str:
-    """Return what an error shows of a tool's output: 200 lines, and 500 characters of each."""
+    """Shorten a tool's output for an error: 200 lines, and 500 characters of each."""
     lines = text.splitlines()
     more = [f"… and {len(lines) - 200:,} more lines"] if len(lines) > 200 else []
     return "\n".join([*(shorten(line, 500) for line in lines[:200]), *more])

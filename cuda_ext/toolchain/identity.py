@@ -1,8 +1,8 @@
 """The identity of a tool: equal on every machine with the same files, found without loading them.
 
 A file is identified by its name, its size, and its GNU build ID, which NVIDIA's libraries have near one of
-their ends: to read them whole takes longer than a small build. Files without one, such as nvcc's programs and
-libdevice, are read whole.
+their ends: reading them whole takes longer than a small build. Files without a build ID, such as nvcc's
+programs and libdevice, are read whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, open_library, system_library
 
 _SAMPLE = 1 << 15
-# Headers that hold the version of CUDA and of CCCL.
+# Headers with the versions of CUDA and of CCCL.
 _VERSION_HEADERS = ("cuda.h", "cuda/std/__cccl/version.h")
 
 
@@ -40,8 +40,8 @@ def identity_of(
 class InstalledNvrtc(NamedTuple):
     """The NVRTC that compilation on demand uses: its library, and its major version.
 
-    The ``identity`` includes nvJitLink, which optimises what NVRTC compiles, and the toolkit's headers, since
-    those that a compilation on demand reads are not recorded. Builds record them.
+    The ``identity`` includes nvJitLink, which optimises NVRTC's output, and the toolkit's headers, since a
+    compilation on demand does not record the headers that it reads. Builds record them.
     """
 
     library: str
@@ -57,13 +57,13 @@ def installed_nvrtc() -> InstalledNvrtc:
     directories = cuda_packages.header_directories(major, library)
     headers = [f"{directory}/{name}" for directory in directories for name in _VERSION_HEADERS]
     files = [library, *library_files("nvjitlink"), *filter(os.path.isfile, headers)]
-    # The ends of headers hold their versions.
+    # Both ends of a header contain its version.
     fields = [field for file in files for field in _describe(file, lambda _: None)]
     return InstalledNvrtc(library, major, key_of("nvrtc", *fields))
 
 
 def linker_files() -> list[str]:
-    """The files that determine the result of a link besides its inputs; empty where they are not known."""
+    """List the files that determine the result of a link besides its inputs; empty if they are not known."""
     libraries = library_files("nvjitlink")
     major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", os.path.basename(libraries[0])) if libraries else None
     runtime = cuda_packages.cudadevrt(int(major[1] or major[2]), libraries[0]) if major else None
@@ -71,7 +71,7 @@ def linker_files() -> list[str]:
 
 
 def _loaded() -> str:
-    """The library that cuda-pathfinder finds on the system, by loading it."""
+    """Return the library that cuda-pathfinder finds on the system, by loading it."""
     open_library("nvrtc")
     return system_library("nvrtc")
 

@@ -1,6 +1,6 @@
-"""nvcc, run as a process; its output does not depend on the directory that it runs in.
+"""Run nvcc as a process. Its output does not depend on the directory that it runs in.
 
-It needs a host compiler, even for device code alone, and reads the host's C++ headers.
+nvcc needs a host compiler, even for device code alone, and reads the host's C++ headers.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from cuda_ext.toolchain.programs.nvcc_probes import (
 class Nvcc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.
 
-    Of `environ` it uses the places of programs, and nothing that would change an image. `launcher` is a
-    program that runs it, such as ``sccache``. It works below ``scratch``, or in the directory for temporary
-    files. With ``timed`` it records how long each phase takes, but for a launcher. Raises
-    :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or has no
+    From `environ` it uses the places of programs, and nothing that would change an image. `launcher` is a
+    program that runs nvcc, such as ``sccache``. It works below ``scratch``, or in the directory for temporary
+    files. If ``timed``, it measures each phase, except under a launcher. Raises
+    :class:`~cuda_ext.errors.ToolchainError`, at its first use, if `executable` does not run, or has no
     host compiler.
     """
 
@@ -76,7 +76,7 @@ class Nvcc:
         self._limit = time_limit(environ)
         self._command = [*([launcher] if launcher else []), str(self.executable)]
         if launcher and Path(launcher).stem == "ccache":
-            self._command.append("-c")  # ccache takes a call without it for a link
+            self._command.append("-c")  # without it, ccache takes the call for a link
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
@@ -114,7 +114,7 @@ class Nvcc:
 
     @cached_property
     def _roots(self) -> list[Path]:
-        """The directory of its toolkit, as nvcc spells it, and without links."""
+        """The directory of its toolkit, as nvcc spells it, and with links resolved."""
         return [self.executable.parent.parent, self.executable.resolve().parent.parent]
 
     @cached_property
@@ -138,7 +138,7 @@ class Nvcc:
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        """Compile to PTX with probes, and assemble that without these and without what is not used."""
+        """Compile to PTX with probes, and assemble it without the probes and without unused variables."""
         first = architectures[0]
         is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
         options = [o for o in options_of(unit, first) if not (is_apart and o in KEEPS_PROBES)]
@@ -196,10 +196,10 @@ class Nvcc:
         subjects: Sequence[str],
         questions: Questions = NO_QUESTIONS,
     ) -> tuple[bytes, str, Trace, dict[str, str], dict[str, Probed], dict[str, str]]:
-        """Compile to PTX with probes for `subjects` and `questions`; those that nvcc rejects are left out.
+        """Compile to PTX with probes for `subjects` and `questions`, except those that nvcc rejects.
 
         Returns the PTX, the messages, the trace, the lowered names of the instantiations, the types of the
-        subjects, and what the names mean that were asked about.
+        subjects, and the answers to the questions.
         """
         first = len(unit.instantiate)
         while True:
@@ -233,7 +233,7 @@ class Nvcc:
     ) -> tuple[bytes, str, Trace]:
         """Compile `source` in place of the unit's own; return the output, the messages and the trace.
 
-        `rejected` receives the indices of the lines that are rejected in the table behind the source.
+        `rejected` receives the indices of the rejected lines in the table after the source.
         """
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
@@ -263,7 +263,7 @@ class Nvcc:
 
     @property
     def _timing(self) -> list[str]:
-        # With -fdevice-time-trace, which knows the headers too, nvcc makes other code.
+        # With -fdevice-time-trace, which also knows the headers, nvcc generates different code.
         return [f"--time={_TIMES}"] if self.timed and not self.launcher else []
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
@@ -283,7 +283,7 @@ class Nvcc:
             # Headers of the project are in quotes, under their names below its root; all others are not.
             "-Xcompiler=-iquote.",
             *([f"-I{NAMED}"] if any(name.startswith(NAMED) for name in unit.headers) else []),
-            # Names of internal linkage contain a hash of the source's full path, or, in a unit without any
+            # Names of internal linkage contain a hash of the source's full path or, in a unit without any
             # other name, the process ID.
             f"-Xcicc=--orig_src_path_name,{seed}",
             f"-frandom-seed={seed}",
@@ -308,7 +308,7 @@ class Nvcc:
         return ToolchainError(f"{self.executable} cannot be run: {error}")
 
     def _check_launcher(self, launcher: str, ended: process.Completed) -> None:
-        """Raise :class:`ToolchainError` if `launcher` failed, and not nvcc."""
+        """Raise :class:`ToolchainError` if `launcher` failed, but not nvcc."""
         if ended.exit_code == 0 or not ended.output.strip():
             raise ToolchainError(
                 f"{launcher!r} ended with exit code {ended.exit_code} and wrote no output for a call of nvcc "
@@ -347,8 +347,8 @@ _HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without variables that would change an image."""
     kept = {name: value for name, value in environ.items() if name not in {*_FLAGS, *_SEARCH}}
-    # Options that change an image belong into pyproject.toml. The host compiler is a property of the machine,
-    # and conda-forge names it in these flags.
+    # Options that change an image belong into pyproject.toml. The host compiler is a property of the machine;
+    # conda-forge names it in these flags.
     if named := _HOST_COMPILER.findall(" ".join(environ.get(name, "") for name in _FLAGS)):
         kept["NVCC_CCBIN"] = named[-1]
     return kept | {
@@ -362,7 +362,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_times(trace: Trace, directory: Path) -> Trace:
-    """Add how long the phases of the compilation in `directory` took, if that was recorded."""
+    """Add the times of the phases of the compilation in `directory`, if they were recorded."""
     file = directory / _TIMES
     if not file.is_file():
         return trace
@@ -370,7 +370,7 @@ def _with_times(trace: Trace, directory: Path) -> Trace:
 
 
 def _without_directory(log: str, directory: Path) -> str:
-    """`log` with the project's names of files in `directory`."""
+    """Replace file names in `directory` in `log` by the project's names."""
     return re.sub(r"(?<![\w./])\./", "", log.replace(f"{directory}/", "")).strip()
 
 

@@ -1,4 +1,4 @@
-"""nvFatbin: puts images into fatbins. :mod:`cuda_ext.formats.fatbin` reads them."""
+"""Pack images into fatbins with nvFatbin. :mod:`cuda_ext.formats.fatbin` reads fatbins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cuda_ext.formats.fatbin import join_fatbins
 from cuda_ext.manifest import Compression
 from cuda_ext.toolchain.cuda_libraries import open_library
 
-# The bytes of images from which threads are worth their start.
+# The size of images in bytes from which starting threads pays off.
 _LARGE = 1 << 16
 
 
 class WriteImage(Protocol):
-    """:func:`write_image`, or one that remembers what it wrote."""
+    """:func:`write_image`, or a function that remembers its output."""
 
     def __call__(self, architecture: Architecture, image: bytes, compress: Compression) -> bytes: ...
 
@@ -36,7 +36,7 @@ def write_fatbin(
         return join_fatbins([write(architecture, image, compress) for architecture, image in images])
     from concurrent.futures import ThreadPoolExecutor
 
-    # nvFatbin compresses without the interpreter's lock.
+    # nvFatbin compresses without holding the GIL.
     with ThreadPoolExecutor(min(len(images), os.cpu_count() or 1)) as threads:
         return join_fatbins(list(threads.map(lambda each: write(each[0], each[1], compress), images)))
 
@@ -46,7 +46,7 @@ def write_image(architecture: Architecture, image: bytes, compress: Compression)
     import ctypes  # slow to import
 
     nvfatbin = open_library("nvfatbin")
-    # An entry names a host, by default that of the machine. Of the modes, only "size" compresses cubins
+    # An entry names a host, by default this machine. Of the modes, only "size" compresses cubins
     # without -compress-all.
     options = [b"-host=linux", b"-compress-all", f"-compress-mode={compress}".encode()]
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()

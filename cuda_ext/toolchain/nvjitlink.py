@@ -1,4 +1,4 @@
-"""nvJitLink: device-links relocatable code, and assembles PTX and LTO-IR. No driver, no GPU."""
+"""Link relocatable device code, PTX and LTO-IR with nvJitLink, without a driver or a GPU."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _INFORMATION = re.compile(r"^INFO: .*$\n?", re.MULTILINE)
 
 
 def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
-    """Link `inputs` to one image for `architecture`: a cubin, or PTX where all inputs are LTO-IR.
+    """Link `inputs` to one image for `architecture`: a cubin, or PTX if all inputs are LTO-IR.
 
-    The device runtime library is added where they refer to it. Raises
+    The device runtime library is added if they refer to it. Raises
     :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
     _check_definitions(inputs)
@@ -60,19 +60,20 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
 def optimise(
     ltoir: LinkInput, architecture: Architecture, options: Sequence[str], variables: Sequence[str]
 ) -> tuple[bytes, str]:
-    """Compile the LTO-IR of a whole program without the variables that no kernel uses, but `variables`.
+    """Compile the LTO-IR of a whole program, and keep `variables` and the variables that kernels use.
 
-    Of all others it assumes that the host does not write them: `variables` must have those that it may write.
+    It assumes that the host does not write any other variable: `variables` must contain all that it may
+    write.
 
-    NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are
-    those that decide on code. Returns the cubin or PTX, and the compiler's messages.
+    NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are the
+    options that affect code. Returns the cubin or PTX, and the compiler's messages.
     """
     used = [f"-variables-used={','.join(variables)}"] if variables else []
     return _link([ltoir], architecture, options=[*_LEAN, *used, *options])
 
 
 def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
-    """The lowered names of all variables in LTO-IR."""
+    """List the lowered names of all variables in LTO-IR."""
     return list(ptx.variables(_link([ltoir], architecture.as_kind("ptx"), options=["-O0"])[0]))
 
 
@@ -97,7 +98,7 @@ def _link(
     libraries: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> tuple[bytes, str]:
-    """Link in a thread of its own.
+    """Link in a separate thread.
 
     nvJitLink keeps state for each thread. After a fatal error, such as an unsupported version of PTX, every
     further link in that thread accepts undefined functions, or crashes.
@@ -156,7 +157,7 @@ class _Link:
     def __init__(self, options: Sequence[str]) -> None:
         self._library = open_library("nvjitlink")
         self._handle = ctypes.c_void_p()
-        # The linker refers to the names of its inputs until its end.
+        # The linker refers to the names of its inputs until it is destroyed.
         self._names: list[bytes] = []
         spelled = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         _check(self._library.nvJitLinkCreate(ctypes.byref(self._handle), len(options), spelled))
@@ -171,7 +172,7 @@ class _Link:
         self.call("AddData", kind, item.data, size, self._names[-1])
 
     def read(self, what: str) -> bytes:
-        """Read what the functions ``nvJitLinkGet`` + `what` give."""
+        """Read the output of the functions ``nvJitLinkGet`` + `what`."""
         size = ctypes.c_size_t()
         self.call(f"Get{what}Size", ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
@@ -194,7 +195,7 @@ def _check(status: int) -> None:
 def _defined_twice(
     inputs: Sequence[LinkInput], architecture: Architecture, name: str, symbol: str
 ) -> CompilationError:
-    """The error for `symbol`, which the input `name` and another one, which the linker omits, define."""
+    """Return the error for `symbol`, defined by the input `name` and another one that the linker omits."""
     others = [item for item in inputs if item.name != name]
     if len(others) > 1:
         (one,) = (item for item in inputs if item.name == name)
@@ -214,7 +215,7 @@ def _are_in_conflict(inputs: Sequence[LinkInput], architecture: Architecture, sy
 
 
 def _check_definitions(inputs: Sequence[LinkInput]) -> None:
-    """Find what several cubins define, and variables that one declares otherwise than another defines them.
+    """Find symbols that several cubins define, and variables whose declaration differs from the definition.
 
     nvJitLink takes the last definition, and links both variables.
     """

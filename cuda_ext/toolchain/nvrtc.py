@@ -1,4 +1,4 @@
-"""NVRTC, in this process: no host compiler, no driver, no GPU."""
+"""NVRTC, in this process, without a host compiler, a driver or a GPU."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ from cuda_ext.toolchain.programs.nvrtc_traces import (
 )
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 
-# What sources without headers do not need is imported where it is used.
+# Modules that sources without headers do not need are imported where they are used.
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The function with which NVRTC unpacks its own headers, since 13.3.
+# The function, available since 13.3, with which NVRTC unpacks its own headers.
 UNPACK = "nvrtcInstallBundledHeaders"
 
 
 class Nvrtc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that needs nothing but wheels.
 
-    With a `scratch` directory it records which headers it reads, and with `timed` how long each phase takes.
-    Raises :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if NVRTC cannot be loaded.
+    With a `scratch` directory it records the headers that it reads; if `timed`, it measures each phase.
+    Raises :class:`~cuda_ext.errors.ToolchainError`, at its first use, if NVRTC cannot be loaded.
     """
 
     name = "nvrtc"
-    # Set once a trace has named a header, as they do since CUDA 13.0.
+    # True once a trace has named a header, as traces do since CUDA 13.0.
     _traces_headers = False
 
     def __init__(self, scratch: Path | None = None, timed: bool = False, lean: bool = True) -> None:
         self._scratch = scratch
         self._timed = timed
         self._lean = lean
-        # The include directives that units begin with until further notice, to precompile; none if empty.
+        # The include directives to precompile, with which the next units begin; empty for none.
         self.shared_headers = b""
         self._precompiled = PrecompiledHeaders(scratch) if scratch else None
 
@@ -134,7 +134,7 @@ class Nvrtc:
         linking = self._link_options(unit) if last.kind != "ltoir" else None
         if linking is not None and (images := self._compile_lean(unit, architectures, linking)):
             return images
-        # On the way to a cubin comes the PTX of its virtual architecture.
+        # Compiling to a cubin also yields the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last)]
         program, trace = self._run(unit, options, known_subjects(unit), precompiles=True, questions=ask(unit))
         return tuple(
@@ -143,16 +143,16 @@ class Nvrtc:
         )
 
     def compile_tiles(self, unit: TranslationUnit, architecture: Architecture) -> tuple[NvrtcProgram, Trace]:
-        """Compile the tile kernels of `unit` as for that GPU; the program has their Tile IR."""
+        """Compile the tile kernels of `unit` for this GPU; the program has their Tile IR."""
         options = [*self._options(unit), *_target(architecture.as_kind("ltoir"))]
         return self._run(unit, options, known_subjects(unit))
 
     def _compile_lean(
         self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
     ) -> tuple[CompiledImage, ...]:
-        """Compile `unit` to LTO-IR, and that to images without the variables that are not used.
+        """Compile `unit` to LTO-IR, and link this to images without unused variables.
 
-        Empty if that fails, so that the error is NVRTC's own.
+        Return nothing if that fails, so that the error is NVRTC's own.
         """
         from cuda_ext.toolchain.nvjitlink import list_variables, optimise
 
@@ -193,8 +193,8 @@ class Nvrtc:
         return replace(image, log=log, names=program.names, signatures=signatures, text=text, trace=trace)
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
-        """The signatures of all that is in `image`, which `program` made."""
-        if image.architecture.kind == "ltoir":  # shows nothing
+        """Return the signatures of everything in `image`, which `program` made."""
+        if image.architecture.kind == "ltoir":  # it shows no names
             architecture = image.architecture.as_kind("ptx")
             options = [*self._options(unit), *_target(architecture)]
             program, _ = self._run(unit, options, known_subjects(unit))
@@ -208,11 +208,11 @@ class Nvrtc:
         return describe(unit, image, program.names, program.probed, probe)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
-        """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""
-        # Headers are what brings variables that are not used. Linked units are not optimised as one program.
+        """Return the options to make lean images of `unit`; ``None`` if it is better compiled directly."""
+        # Unused variables come from headers. Linked units are not optimised as one program.
         if not self._lean or unit.options.relocatable or not unit.may_include:
             return None
-        # NVRTC itself defines variables that are only declared; the link leaves them undefined.
+        # NVRTC itself defines variables that are only declared. The link leaves them undefined.
         if declarations_of(unit).has_extern:
             return None
         from cuda_ext.toolchain.nvjitlink import can_optimise
@@ -228,9 +228,9 @@ class Nvrtc:
         precompiles: bool = False,
         questions: Questions = NO_QUESTIONS,
     ) -> tuple[NvrtcProgram, Trace]:
-        """Compile `unit` with probes for `subjects` and `questions`; those that it rejects are left out.
+        """Compile `unit` with probes for `subjects` and `questions`, except those that it rejects.
 
-        `addresses` are those of variables whose lowered names are needed. With `precompiles`
+        `addresses` are the addresses of variables whose lowered names are needed. With `precompiles`,
         the shared headers are precompiled. Returns the program and its trace.
         """
         earlier: list[Span] = []
@@ -261,14 +261,14 @@ class Nvrtc:
         return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
 
     def _reduce(self, attempt: Attempt, program: NvrtcProgram, succeeded: bool) -> Attempt | None:
-        """Return `attempt` without the first thing that `program` lacks; ``None`` if its result counts."""
+        """Return `attempt` without the first part that `program` rejects; ``None`` if its result counts."""
         if attempt.tracing and is_untraced(program.log):
             return attempt._replace(tracing=[])
         rejected = set() if succeeded else program.rejected()
         accepted = attempt.questions if succeeded else program.accepted_questions
         is_answer = succeeded or rejected or accepted != attempt.questions
         if attempt.precompiled and not (program.used_precompiled_headers and is_answer):
-            # The image or error is to be the one without.
+            # Without these, the image or the error is the final one.
             if self._precompiled and not program.used_precompiled_headers:
                 self._precompiled.forget()
             return attempt._replace(precompiled=[])
@@ -292,16 +292,16 @@ class Nvrtc:
     def _header_names(
         self, unit: TranslationUnit, tracing: Sequence[str], spans: Sequence[Span]
     ) -> frozenset[str]:
-        """The names of the headers that `unit` depends on, by the `spans` that the options `tracing` gave.
+        """List the headers that `unit` depends on, from the `spans` that the options `tracing` gave.
 
-        Where these are no trace of headers, they are all that it may include.
+        Without a trace of headers, these are all headers that it may include.
         """
         opened = {span.detail for span in spans if span.name == HEADER}
         Nvrtc._traces_headers = Nvrtc._traces_headers or bool(opened)
         if unit.may_include and not (traces_headers(tracing) and Nvrtc._traces_headers):
             opened = reachable_headers(unit, self.search_path(unit))
         opened.difference_update(OWN_HEADERS)
-        # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
+        # A unit without headers needs no search path; finding it may unpack NVRTC's own headers.
         return header_names(opened, unit, self.search_path(unit) if opened else ())
 
     def _log(self, program: NvrtcProgram) -> str:
@@ -310,7 +310,7 @@ class Nvrtc:
         return without_warnings_in(log, self.header_directories) if ": warning " in log else log
 
     def _precompile(self, unit: TranslationUnit, options: Sequence[str], spans: list[Span]) -> list[str]:
-        """Return the options to use the shared headers in `unit`, if that is to be done.
+        """Return the options to use the shared headers in `unit`, if they are to be used.
 
         `spans` receives the time trace if they are precompiled now.
         """
@@ -332,7 +332,7 @@ class Nvrtc:
         self, unit: TranslationUnit, options: Sequence[str]
     ) -> AbstractContextManager[tuple[list[str], list[Span]]]:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
-        # A time trace changes the code that NVRTC makes of some kernels, but not their LTO-IR.
+        # With a time trace, NVRTC generates different code for some kernels, but the same LTO-IR.
         if self._scratch and unit.may_include and _LTOIR in options:
             return trace_headers(self._scratch)
         return measure_phases(self._scratch) if self._scratch and self._timed else nullcontext(([], []))
@@ -344,12 +344,12 @@ class Nvrtc:
                 where="options",
                 remedy="take it out: shared headers are precompiled without it, and --report has the times",
             )
-        # Finding the directories may take unpacking the headers.
+        # Finding the directories may unpack the headers.
         directories = self.header_directories if unit.needs_toolkit else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
 
     def _restore_headers(self) -> bool:
-        """Unpack NVRTC's own headers again where some have vanished since; return whether they had."""
+        """Unpack NVRTC's own headers again if some have vanished; return True if they had."""
         from cuda_ext.toolchain.programs.bundled_headers import find_damage
 
         before: list[Path] | None = self.__dict__.get("header_directories")
@@ -361,7 +361,7 @@ class Nvrtc:
         return self.header_directories == before
 
     def _unpack_headers(self, directory: Path) -> None:
-        # It may take seconds. An interrupt ends the wait for a thread, but no call of NVRTC.
+        # This may take seconds. An interrupt can end the wait for a thread, but not a call of NVRTC.
         call_within(None, self._unpack_headers_here, directory)
 
     def _unpack_headers_here(self, directory: Path) -> None:
@@ -374,10 +374,10 @@ class Nvrtc:
             )
 
 
-# How much of its PTX may remain of a unit that the link assembles again. Where more does, code is most of it,
-# and the bytes are not worth the time.
+# The share of its PTX that may remain of a unit that the link assembles again. If more remains, most of it is
+# code, and the saved bytes are not worth the time.
 _WORTH_ASSEMBLING = 0.75
-# Omits the declarations of textures, surfaces and the device runtime, which precede every source and take a
+# Omits the declarations of textures, surfaces and the device runtime. They precede every source, and take a
 # third of the time of a small compilation. The images are the same.
 _MINIMAL = "--minimal"
 

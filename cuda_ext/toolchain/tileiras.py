@@ -1,4 +1,4 @@
-"""tileiras: assembles Tile IR for a GPU. :mod:`cuda_ext.formats.tile_ir` reads Tile IR."""
+"""Assemble Tile IR for a GPU with tileiras. :mod:`cuda_ext.formats.tile_ir` reads Tile IR."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import shorten_output
 
 _INSTALL = 'install "cuda-ext[tile]", or set CUDA_PATH to a toolkit of CUDA 13.1 or newer'
-# How an error begins: the file and the line, and what they belong to.
+# The beginning of an error: the file, the line, and the function.
 _LOCATION = r'#cuda_tile\.di_loc<loc\("([^"\n]*)":(\d+):\d+\)[^\n]*?>>: '
 _INPUT, _OUTPUT = "cuda_ext.tileir", "cuda_ext.cubin"
-# Where it looks for ptxas. Without them that is the one beside it, which is in its identity.
+# Variables that name ptxas. Without them, tileiras uses the ptxas beside it, which is in its identity.
 _TOOLKITS = ("CUDA_ROOT", "CUDA_HOME", "CUDA_PATH")
 
 
 class Tileiras:
-    """The first that is found: the registry's wheel, the toolkit of ``CUDA_PATH`` or ``CUDA_HOME``, ``PATH``.
+    """The first tileiras in the registry's wheel, in ``CUDA_PATH`` or ``CUDA_HOME``, or on ``PATH``.
 
-    Every method raises :class:`~cuda_ext.errors.ToolchainError` if there is none, or if it does not run.
+    Every method raises :class:`~cuda_ext.errors.ToolchainError` if it is missing or does not run.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -56,7 +56,7 @@ class Tileiras:
         return tuple(self._ask("--list-versions").split())
 
     def files(self) -> list[Path]:
-        """The files that determine what it makes."""
+        """List the files that determine its output."""
         root = self.executable.resolve().parent.parent
         libraries = [*root.glob("lib*/libnvvm.so.*"), *root.glob("nvvm/lib*/libnvvm.so.*")]
         ptxas = [root / "bin/ptxas"] if (root / "bin/ptxas").is_file() else []
@@ -64,14 +64,14 @@ class Tileiras:
 
     @cached_property
     def capabilities(self) -> tuple[int, ...]:
-        """The compute capabilities that it assembles for."""
+        """Return the compute capabilities that it assembles for."""
         return tuple(sorted(int(number) for number in re.findall(r"=sm_(\d+)\b", self._ask("--help"))))
 
     def make_image(self, bytecode: bytes, architecture: Architecture, where: str, level: int = 3) -> bytes:
-        """Make the image of Tile IR of the source `where`: a cubin, or the Tile IR itself for later GPUs.
+        """Make an image of the Tile IR of the source `where`: a cubin, or the Tile IR itself for later GPUs.
 
-        A cubin has no line numbers, which have paths. From 9.0 on it is for exactly one capability. `level`
-        is that of optimization, from 0 to 3. Raises :class:`~cuda_ext.errors.CompilationError`.
+        A cubin has no line numbers, since these contain paths. From 9.0 on, it is for exactly one capability.
+        `level` is the optimization level, from 0 to 3. Raises :class:`~cuda_ext.errors.CompilationError`.
         """
         if architecture.kind == "tileir":
             return bytecode

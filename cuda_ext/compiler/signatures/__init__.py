@@ -1,1 +1,1 @@
-"""The names and types of kernels and variables: asked of the compiler by probes, and read from images."""
+"""The names and types of kernels and variables, from probes that the compiler answers and from images."""

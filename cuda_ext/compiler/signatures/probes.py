@@ -1,8 +1,8 @@
-"""Probes: how a compiler states the types of kernels and variables, within any of its passes.
+"""Probes: the compiler states the types of kernels and variables in any of its passes.
 
-A probe is an instantiation of a kernel template that is declared and never defined. Its lowered name spells
-the types behind a name of the source, their alignments, and whether they are enumerations. It leaves no trace
-in any image. The mangled name of a kernel has types too; but it has no alignments, does not distinguish
+A probe is an instantiation of a kernel template that is declared but never defined. Its lowered name spells
+the types behind a name of the source and their alignments, and marks enumerations. It leaves no trace
+in any image. The mangled name of a kernel also has types, but no alignments; it does not distinguish
 enumerations, and does not resolve members of a template's arguments.
 """
 
@@ -21,7 +21,7 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
 from cuda_ext.text.declarations import Declarations, find_declarations
 
-# Declares the probes. A source comes behind it, or before it.
+# The declaration of probes. A source stands before or after it.
 PROBES = """\
 namespace cuda_ext_probe {
 template <class T, bool is_enum, unsigned long long alignment> struct parameter;
@@ -38,7 +38,7 @@ template <class T, T kernel> struct kernel_at;
 
 
 class ProbedType(NamedTuple):
-    """A type, whether it is an enumeration, and its alignment; 0 if that is not known."""
+    """A type; it may be an enumeration. Its alignment is 0 if it is not known."""
 
     type: LoweredType
     is_enum: bool = False
@@ -46,14 +46,14 @@ class ProbedType(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """The types of a kernel's parameters, or that of a variable."""
+    """The types of a kernel's parameters, or the type of a variable."""
 
     parameters: tuple[ProbedType, ...] = ()
     variable: ProbedType | None = None
 
 
 def probe(subject: str, index: int) -> str:
-    """The name expression of the probe for `subject`, a name expression of a kernel or variable.
+    """Write the name expression of the probe for `subject`, a name expression of a kernel or variable.
 
     Errors name the probe by its `index`.
     """
@@ -62,7 +62,7 @@ def probe(subject: str, index: int) -> str:
 
 
 def probe_type(spelling: str, index: int) -> str:
-    """The name expression of a probe for the type with that `spelling`."""
+    """Write the name expression of a probe for the type with this `spelling`."""
     return f"cuda_ext_probe::probe<{spelling}, {index}>"
 
 
@@ -99,7 +99,7 @@ def _declarations(texts: tuple[bytes, ...], is_tile: bool) -> Declarations:
 
 
 def known_subjects(unit: TranslationUnit) -> list[str]:
-    """The kernels and variables whose types to ask for in the first pass: what is surely there, and alone."""
+    """List the kernels and variables to probe in the first pass: names that surely exist once."""
     found = declarations_of(unit)
     different = {(k.name, *(normalise(p.type) for p in k.parameters)) for k in found.kernels}
     overloads = Counter(name for name, *_ in different)
@@ -109,10 +109,10 @@ def known_subjects(unit: TranslationUnit) -> list[str]:
 
 
 def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
-    """The addresses, as name expressions, of variables that `unit` surely declares; whether these are all.
+    """List the addresses of variables that `unit` surely declares, and return True if these are all.
 
-    The host may write them, and use what no kernel uses. NVRTC takes no address of managed variables, and
-    conditions may exclude others.
+    The host may write them, and may use variables that no kernel uses. NVRTC takes no address of managed
+    variables, and conditions may exclude other variables.
     """
     found = declarations_of(unit)
     addresses = [f"&{v.name}" for v in found.variables if v.is_plain and not v.is_managed]
@@ -123,11 +123,11 @@ def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str
     """Select the lowered names `variables` that `unit` may declare, whatever their namespaces."""
     found = declarations_of(unit)
     names = {*(base_name(v.name) for v in found.variables), *found.doubtful}
-    parts = [name for name in found.doubtful if len(name) > 2]  # a macro may put the name together
+    parts = [name for name in found.doubtful if len(name) > 2]  # a macro may join parts to the name
     kept = []
     for lowered in variables:
         read = read_lowered_name(lowered)
-        # The linker numbers the local variables of one name.
+        # The linker numbers local variables of one name.
         name = base_name(read.name if read else re.sub(r"\$\d+$", "", lowered))
         if name in names or any(part in name for part in parts):
             kept.append(lowered)
@@ -135,7 +135,7 @@ def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str
 
 
 def without_unused_variables(text: bytes, units: Sequence[TranslationUnit]) -> bytes:
-    """The PTX of `units` without the variables that no code uses, unless `units` may declare them.
+    """Remove variables that no code uses from the PTX of `units`, unless `units` may declare them.
 
     These are constants and tables of headers, which the host does not use either.
     """

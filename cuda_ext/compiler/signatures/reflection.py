@@ -1,7 +1,7 @@
 """Read images, and describe their kernels and variables.
 
 An image has lowered names, offsets and sizes. Types come from probes and mangled names, and names of
-parameters from the source.
+parameters come from the source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
 
 
 def check_product(product: Product) -> Product:
-    """Return `product`, which a cache had, if its images are whole. Raises :class:`BuildError` otherwise."""
+    """Return the cached `product` if its images are complete. Raises :class:`BuildError` otherwise."""
     for image in product:
         known = read_image(image.architecture, image.data)
         if not image.data or known.entries != image.entries or known.variables != image.variables:
@@ -46,13 +46,13 @@ def check_product(product: Product) -> Product:
 def _assign_probes(
     image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
 ) -> dict[str, Probed]:
-    """Find what is in `image` among the subjects of `probed`; return types by lowered name."""
+    """Match the subjects of `probed` with `image`; return the types by lowered name."""
     found = {names[subject]: types for subject, types in probed.items() if subject in names}
     by_name = {normalise(subject): types for subject, types in probed.items()}
     last = {base_name(name): types for name, types in by_name.items()}
     for lowered in (*image.entries, *image.variables):
         name = _name_of(lowered)
-        # What has the linkage of C has no namespace.
+        # A name with C linkage has no namespace.
         types = by_name.get(name) or (None if lowered.startswith("_Z") else last.get(name))
         if types is not None:
             found.setdefault(lowered, types)
@@ -86,12 +86,12 @@ def describe(
     types_of: Mapping[str, Probed],
     probe: Callable[[list[str]], Mapping[str, Probed]],
 ) -> Signatures:
-    """Describe what :func:`read_image` found in an `image` of `unit`; `names` is its name map.
+    """Describe the contents of an `image` of `unit` as read by :func:`read_image`; `names` is its name map.
 
-    `types_of` has the types of the subjects that were probed. What else is in the image is passed to `probe`,
-    which returns their types, in a second round.
+    `types_of` has the types of the probed subjects. `probe` is called with the other names in the image, and
+    returns their types in a second round.
 
-    Variables count where the project declares them and they can be written: constants, and variables of the
+    Variables count if the project declares them and they can be written: constants, and variables of the
     tool chain's headers, are excluded.
     """
     probed = _assign_probes(image, names, types_of)
@@ -131,13 +131,13 @@ _NO_NAMES = "the parameters of {} are named arg0, arg1, and so on, since the sou
 
 
 def _name_of(lowered: str) -> str:
-    """The C++ name of a kernel or variable."""
+    """Return the C++ name of a kernel or variable."""
     name = read_lowered_name(lowered)
     return normalise(name.name) if name else lowered
 
 
 def _mangled_types(lowered: str, count: int) -> Sequence[ProbedType] | None:
-    """The types of a kernel's parameters in its lowered name, where all of them can be read."""
+    """Read the types of a kernel's parameters from its lowered name, if all of them can be read."""
     name = read_lowered_name(lowered)
     if name is None or name.parameters is None or len(name.parameters) != count:
         return None
@@ -202,7 +202,7 @@ def _parameters(
     types: Sequence[ProbedType] | None,
     declared: Sequence[DeclaredParameter] | None,
 ) -> Iterable[Parameter]:
-    """`slots`, as an image has them, with the names and types that are known."""
+    """Complete `slots`, the parameters in an image, with the names and types that are known."""
     for index, slot in enumerate(slots):
         name = (declared[index].name if declared else "") or f"arg{index}"
         slot = slot._replace(name=name)

@@ -1,8 +1,8 @@
-"""Questions to a compiler about spellings: what names in template arguments mean.
+"""Ask a compiler for the meanings of names in template arguments.
 
-A kernel may be asked for as ``fill<half, B>`` and be called ``fill<__half, 1>``. So a source with
-instantiations is compiled with declarations behind it, and with probes whose lowered names have the answers.
-As those of types, they leave no trace in any image.
+A user may request ``fill<half, B>`` for the kernel ``fill<__half, 1>``. So a source with instantiations is
+compiled with further declarations and probes after it. The lowered names of the probes contain the answers.
+Like the probes of types, they leave no trace in any image.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cuda_ext.text.declared_types import DeclaredType, find_types
 _FILE = "cuda_ext_spellings"  # the file of the declarations, as errors name it
 _MISSING = "cuda_ext_missing"
 
-# Typedefs of common headers, which the source may include. The compiler says what they mean, if anything.
+# Typedefs of common headers, which the source may include. The compiler says what they mean, if they exist.
 _COMMON = ("half", "half2", "nv_bfloat16", "nv_bfloat162", "cuComplex", "cuFloatComplex", "cuDoubleComplex")
 _STANDARD = (
     *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -40,7 +40,7 @@ class Questions(NamedTuple):
     """Lines to append to a source, and types by question; probes of these types have the answers.
 
     ``scopes`` has the namespace of each instantiation that the source writes; the first lines are about
-    these. In templates that are ``auto``, values of different types may differ.
+    these. In ``auto`` templates, values of different types may differ.
     """
 
     declarations: bytes = b""
@@ -49,7 +49,7 @@ class Questions(NamedTuple):
     auto: tuple[str, ...] = ()
 
     def accepted(self, rejected: Collection[str], lines: Collection[int]) -> Questions:
-        """Return the questions without those `rejected`, and those whose declarations are in `lines`."""
+        """Return the questions without the `rejected` ones, and without those declared in `lines`."""
         if max(lines, default=0) > len(self.scopes):
             return NO_QUESTIONS
         declared = self.declarations.split(b"\n")
@@ -66,7 +66,7 @@ NO_QUESTIONS = Questions()
 
 
 def ask(unit: TranslationUnit) -> Questions:
-    """Ask what the names mean with which the kernels of `unit` may be instantiated; nothing if none is."""
+    """Ask for the meanings of names in possible instantiations of kernels of `unit`; nothing without any."""
     texts = (unit.source, *unit.headers.values())
     kernels = find_declarations(texts).kernels
     overloaded = _overloaded(kernels)
@@ -79,7 +79,7 @@ def ask(unit: TranslationUnit) -> Questions:
     )
     if unit.kind != "cu" or not (written or unit.instantiate):
         return NO_QUESTIONS
-    # The table's own expressions show what their names mean. Declared twice, those would be ambiguous there.
+    # The table's own expressions show their meanings. Declaring their names twice would make them ambiguous.
     known = _words(unit.instantiate)
     used = known | _words(text for _, text in written) | _words(kernel.template for kernel in kernels)
     declared = find_types(texts)
@@ -97,7 +97,7 @@ def ask(unit: TranslationUnit) -> Questions:
 
 
 def _overloaded(kernels: Iterable[Declaration]) -> set[str]:
-    """The last names of templates with several parameter lists: their instantiations have no one address."""
+    """List the names of templates with several parameter lists: their instantiations have no one address."""
     heads = (k for k in kernels if "<" in k.template)
     lists = {(base_name(k.name), *(normalise(p.type) for p in k.parameters)) for k in heads}
     return {name for name, count in Counter(name for name, *_ in lists).items() if count > 1}
@@ -110,7 +110,7 @@ def _words(texts: Iterable[str]) -> set[str]:
 def _ask_instantiations(
     written: Iterable[tuple[Sequence[str], str]],
 ) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Aliases for the kernels that the source instantiates, where it does: lines, types and namespaces."""
+    """Declare aliases for the kernels that the source instantiates; return lines, types and namespaces."""
     lines, types, scopes = [], {}, {}
     for number, (scope, instantiation) in enumerate(written):
         alias, address = f"cuda_ext_written_{number}", f"&{instantiation}"
@@ -123,9 +123,9 @@ def _ask_instantiations(
 
 
 def _declare_otherwise(names: Iterable[str]) -> list[str]:
-    """Declare `names` where the source does not, so that no question about them is an error.
+    """Declare `names` in case the source does not, so that no question about them is an error.
 
-    A qualified name is sought in its namespace first, and only then in those that this one uses.
+    A qualified name is looked up in its namespace first, and then in the namespaces that this one uses.
     """
     by_namespace: dict[str, list[str]] = {}
     for name in names:
@@ -135,7 +135,7 @@ def _declare_otherwise(names: Iterable[str]) -> list[str]:
     lines = [_within([_MISSING], " ".join(f"struct {name};" for name in missing))]
     for number, (namespace, members) in enumerate(sorted(by_namespace.items())):
         own = f"missing_{number}"
-        # All mean the same, so that a name which the source sees in several namespaces is not ambiguous.
+        # All mean the same, so that a name in several visible namespaces is not ambiguous.
         declared = " ".join(f"using ::{_MISSING}::{name};" for name in members)
         used = f"using namespace ::{_MISSING}::{own};"
         lines += [_within([_MISSING, own], declared), _within(filter(None, namespace.split("::")), used)]
@@ -143,7 +143,7 @@ def _declare_otherwise(names: Iterable[str]) -> list[str]:
 
 
 def _ask_enumerators(enumerations: Mapping[str, DeclaredType]) -> tuple[list[str], dict[str, str]]:
-    """Functions whose types have the values of enumerators, of those that there are: lines and types."""
+    """Declare functions whose types have the values of existing enumerators; return lines and types."""
     lines, types = [], {}
     for each in sorted({each for type_ in enumerations.values() for each in type_.enumerators}):
         function = f"template <class E> __device__ %s cuda_ext_enumerator_{each}(%s);"
@@ -158,12 +158,12 @@ def _ask_enumerators(enumerations: Mapping[str, DeclaredType]) -> tuple[list[str
 
 
 def rejected_lines(log: str) -> set[int]:
-    """The lines of declarations that `log` has errors about."""
+    """List the lines of declarations that have errors in `log`."""
     return {int(line) for line in re.findall(rf"(?m)^{_FILE}\((\d+)\): error", log)}
 
 
 def append_questions(source: bytes, questions: Questions) -> bytes:
-    """Return `source` with the declarations of `questions` behind it, as lines of a file of their own."""
+    """Append the declarations of `questions` to `source`, as lines of a separate file."""
     if not questions.declarations:
         return source
     # An incomplete source causes an error at the semicolon.
@@ -221,7 +221,7 @@ def _align_argument(meanings: Meanings, written: str, meaning: str, scope: str) 
 
 
 def _forget_shadowed(meanings: Meanings, written: str, meaning: str) -> None:
-    """Forget a name of the kernel's namespace if `written`, outside of that, means another with it."""
+    """Forget a name of the kernel's namespace if `written`, outside of it, means something else by it."""
     own = Meanings()
     _align(own, written, meaning)
     for name, meant in own.known.items():
@@ -233,7 +233,7 @@ def _forget_shadowed(meanings: Meanings, written: str, meaning: str) -> None:
 def describe_spellings(
     kernels: Iterable[Kernel], requested: Mapping[str, str], answers: Mapping[str, str]
 ) -> dict[str, str]:
-    """The meanings that a manifest needs to find `kernels` under all their spellings.
+    """Return the meanings that a manifest needs to find `kernels` under all their spellings.
 
     `requested` has the lowered names of the expressions in the table, and `answers` are the compiler's.
     """
@@ -251,7 +251,7 @@ def describe_spellings(
         written += [(name, lowered) for lowered, each in canonical.items() if "<" in name and each == meaning]
     for expression, lowered in written:
         _forget_shadowed(meanings, expression, canonical[lowered])
-    # Most names that were asked about are in no argument.
+    # Most names in the questions occur in no argument.
     text = " ".join([*canonical.values(), *expressions.values()])
     words = set(_WORDS.findall(text.replace("const ", "")))
     needed = {

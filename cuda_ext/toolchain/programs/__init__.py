@@ -1,1 +1,1 @@
-"""One compilation: the program of NVRTC, the headers that programs have and depend on, and the commands."""
+"""Single compilations: programs of NVRTC, the headers that they depend on, options and commands."""

@@ -1,9 +1,9 @@
 """The headers that a compilation depends on: by the name under which it looked them up, and by content.
 
-A name is the canonical name of a project's header, or the path below the directory of the search path that
-leads to it, or else an absolute path. So a header that appears earlier on the search path, or lies elsewhere
-on another machine, counts by its content alone. A name after a question mark was only tested, as
-``__has_include`` does: then it counts whether, and in which directory, the header exists.
+A name is the canonical name of a project's header, or the path of a header below its directory of the search
+path, or else an absolute path. So a header that appears earlier on the search path, or lies elsewhere
+on another machine, counts only by its content. A name after a question mark was only tested, as by
+``__has_include``: the dependency is then on its existence, and on the directory that has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-# As CCCL writes names of headers of its back ends.
+# CCCL's spelling of names of headers of its back ends.
 _BEGINS_WITH_MACRO = re.compile(r"[A-Z_][A-Z0-9_]*(?=/)")
 
 

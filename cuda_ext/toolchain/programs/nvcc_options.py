@@ -12,14 +12,14 @@ from cuda_ext.formats.architecture import Architecture
 
 
 def target_options(architecture: Architecture) -> list[str]:
-    """Options for the form of the output, and the GPU."""
+    """Return the options for the form of the output, and the GPU."""
     if architecture.kind == "ltoir":
         return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
     return [f"-{architecture.kind}", f"-arch={architecture}"]
 
 
 def options_of(unit: TranslationUnit, architecture: Architecture) -> list[str]:
-    """The options of `unit`, without its macros, which are the host compiler's."""
+    """Return the options of `unit`, without its macros, which go to the host compiler."""
     # LTO-IR is always relocatable, which changes names of internal linkage.
     relocatable = unit.options.relocatable or architecture.kind == "ltoir"
     options = ["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []
@@ -29,7 +29,7 @@ def options_of(unit: TranslationUnit, architecture: Architecture) -> list[str]:
 
 
 def host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
-    """Options for the host compiler, which preprocesses."""
+    """Return the options for the host compiler, which preprocesses."""
     options = [
         *definitions(unit.options),
         # Headers are found below ".", and must have the names that the project gives them.

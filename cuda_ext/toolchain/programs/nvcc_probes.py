@@ -15,9 +15,9 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
 from cuda_ext.text.includes import Include, rewrite_includes
 
-FIRST_LINE = 2  # of a name expression in the file __nv_name_map, behind a declaration
+FIRST_LINE = 2  # the line of the first name expression in the file __nv_name_map, after a declaration
 _TABLE, _LOWERED = "cuda_ext_name_map", "_Z17cuda_ext_name_mapILi0EEvPVPv"
-# Probes of types of an anonymous namespace have internal linkage, which is in their names.
+# Probes with types of an anonymous namespace have internal linkage, which their names show.
 _LOWERED_PROBES = r"_ZN(?:\d+_INTERNAL_\w+?)?14cuda_ext_probe\w+"
 # Device code cannot refer to kernels that are not defined, nor to such functions if their types are of an
 # anonymous namespace.
@@ -25,14 +25,14 @@ _DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void pr
 
 
 def with_instantiations(unit: TranslationUnit) -> bytes:
-    """Append references from host code to instantiations: nvcc compiles them, and changes nothing else."""
+    """Append references to instantiations in host code: nvcc compiles them and changes nothing else."""
     addresses = [f"(void*)&{expression}," for expression in unit.instantiate]
     declaration = f"[[maybe_unused]] static void* const {_TABLE}_[] = {{"
     return _with_table(unit.source, declaration, addresses, "};")
 
 
 def with_probes(unit: TranslationUnit, probes: Sequence[str], questions: Questions) -> bytes:
-    """Append a kernel with the addresses of the instantiations and probes, which can be taken out again.
+    """Append a kernel with the addresses of instantiations and probes, which can be removed again.
 
     `probes` include those for the `questions`.
     """
@@ -54,12 +54,12 @@ def _with_table(source: bytes, declaration: str, lines: Sequence[str], end: str,
 
 
 def lowered_names(text: bytes) -> tuple[str, ...]:
-    """The lowered names of the instantiations and probes, in their order, in the PTX `text`."""
+    """List the lowered names of the instantiations and probes in the PTX `text`, in their order."""
     return ptx.stored_addresses(text, _LOWERED)
 
 
 def without_probes(text: bytes) -> bytes:
-    """The PTX without the table of names and probes, and the file of its line numbers."""
+    """Remove the table of names and probes from PTX, and the file of its line numbers."""
     text = ptx.without_functions(text, rf"{_LOWERED}|{_LOWERED_PROBES}".encode())
     return re.sub(rb'(?m)^[ \t]*\.file[ \t]+\d+ "[^"\n]*/__nv_name_map".*\n', b"", text)
 

@@ -1,4 +1,4 @@
-"""An ``nvrtcProgram`` with what is asked of it: images, lowered names, and types."""
+"""An ``nvrtcProgram``, with requests for images, lowered names, and types."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import name_map_lines
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
-# A header within NVRTC itself, and ours with the declaration of probes.
+# A header within NVRTC, and our header with the declaration of probes.
 _PROBES = "cuda_ext_probes.h"
 OWN_HEADERS = ("__nv_nvrtc_builtin_header.h", _PROBES)
 # Of the first name expression, which are sorted, in the file of which errors about them tell.
 _FIRST_LINE = 2
 # An error of a probe whose types are of an anonymous namespace.
 _INTERNAL = r"cuda_ext_probe::probe<T, ?subject>\(\) \[with [^\n]*?\bsubject=(\d+)"
-# A message of each compilation that used precompiled headers. Options may silence the warning of the others.
+# A message of each compilation that used precompiled headers. Options may silence the warning of other ones.
 _PRECOMPILED = r'(?m)^"[^"\n]*": using precompiled header file "[^"\n]*"\n?'
 
 
-# Options of ours that older versions lack: the first, without which internal names differ each time, before
-# 12.9, and the others before 12.4.
+# Options of ours that older versions lack: the first before 12.9, where internal names differ each time, and
+# the others before 12.4.
 _DISPENSABLE = ("--frandom-seed=", "--minimal", "-fdevice-syntax-only", "--time=")
 
 
@@ -108,7 +108,7 @@ class NvrtcProgram:
             self._check(self._nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
 
     def compile(self, options: Sequence[str]) -> bool:
-        """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way.
+        """Compile, and return True on success. :attr:`log` has the compiler's text in any case.
 
         Options of ours that this version lacks are left out.
         """
@@ -118,7 +118,7 @@ class NvrtcProgram:
         return self.try_compile(options)
 
     def try_compile(self, options: Sequence[str]) -> bool:
-        """Compile with `options` as they are, and return whether it succeeded."""
+        """Compile with exactly these `options`, and return True on success."""
         arguments = _pointers([option.encode() for option in options])
         with _nameless_directory() if _WITH_NAMES.intersection(options) else nullcontext():
             status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
@@ -180,7 +180,7 @@ class NvrtcProgram:
     def rejected(self) -> set[str]:
         """The subjects and addresses that were rejected.
 
-        The compiler knows no or several such names, or a kernel has a parameter of an anonymous namespace.
+        The compiler knows no such name or several, or a kernel has a parameter of an anonymous namespace.
         """
         names, subjects = self._refused_expressions(), list(self._probes.values())
         unknown = {subject for expression, subject in self._probes.items() if expression in names}
@@ -190,7 +190,7 @@ class NvrtcProgram:
 
     @property
     def accepted_questions(self) -> Questions:
-        """The questions without those that were rejected."""
+        """The questions without the rejected ones."""
         names = self._refused_expressions()
         internal = set(map(int, re.findall(_INTERNAL, self.log)))
         asked = enumerate(self._asked.items(), len(self._probes))
@@ -221,7 +221,7 @@ def _pointers(texts: Collection[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(texts))(*texts)
 
 
-# With these, line tables and LTO-IR name the working directory.
+# With these options, line tables and LTO-IR contain the working directory.
 _WITH_NAMES = {"-dlto", "-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 _environment = allocate_lock()
 

@@ -33,7 +33,7 @@ def is_untraced(log: str) -> bool:
 def trace_headers(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
     """Yield the options for a time trace, if there is one, and a list that receives its spans at the end.
 
-    Those of headers are in it since CUDA 13.0.
+    Traces contain the spans of headers since CUDA 13.0.
     """
     spans: list[Span] = []
     if _has_failed or not knows_option(_OPTION):
@@ -62,7 +62,7 @@ def traces_headers(options: Sequence[str]) -> bool:
 
 @contextmanager
 def measure_phases(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
-    """Yield the options to measure phases alone, and a list that receives them at the end."""
+    """Yield the options to measure only phases, and a list that receives their spans at the end."""
     spans: list[Span] = []
     file = scratch / "phases"
     try:

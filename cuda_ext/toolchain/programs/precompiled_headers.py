@@ -1,8 +1,8 @@
-"""Headers with which several translation units begin, precompiled by NVRTC for this process.
+"""Headers at the beginning of several translation units, precompiled by NVRTC for this process.
 
-NVRTC maps the file to where its objects were, so that only the process that made it can use it. It takes the
-file if a unit begins with the same directives and has the same options; only seeds may differ. Units that use
-it have the same images and messages as without.
+NVRTC maps the file to the addresses of its objects, so only the process that made the file can use it. NVRTC
+takes the file if a unit begins with the same directives and has the same options; only seeds may differ.
+Units that use it have the same images and messages as without it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-# The memory for one file, of which NVRTC takes what it needs: 140 MiB for three headers of CUB, and 330 with
-# all that they contain. By default it has 256.
+# The memory for one file. NVRTC takes as much as it needs: 140 MiB for three headers of CUB, and 330 MiB with
+# everything that they contain. The default is 256 MiB.
 _HEAP = 1 << 30
 # The bytes that must be free, for a file of each worker.
 _SPACE = 4 << 30
@@ -67,7 +67,7 @@ class PrecompiledHeaders:
         return [f"--use-pch={self._file}"] if self._is_usable and not hidden else []
 
     def forget(self) -> None:
-        """Use these headers no more."""
+        """Stop using these headers."""
         self._is_usable = False
         with suppress(OSError):
             self._file.unlink()
@@ -75,7 +75,7 @@ class PrecompiledHeaders:
 
 @cache
 def _has_heap() -> bool:
-    """Give NVRTC the memory to precompile headers; return whether it can, as it does since 12.8."""
+    """Give NVRTC the memory to precompile headers; return True if it can, as it does since 12.8."""
     nvrtc = open_library("nvrtc")
     if not hasattr(nvrtc, "nvrtcSetPCHHeapSize"):
         return False

@@ -1,4 +1,4 @@
-"""The commands that a job runs, as ``cuda-ext build -v`` shows them. Calls of libraries are spelled alike."""
+"""The commands of a job, as ``cuda-ext build -v`` shows them. Calls of libraries look the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _recorded: ContextVar[list[str] | None] = ContextVar("recorded", default=None)
 
 @contextmanager
 def recorded_commands() -> Iterator[list[str]]:
-    """Yield a list that receives what this thread runs meanwhile."""
+    """Yield a list that receives the commands that this thread runs in the block."""
     commands: list[str] = []
     token = _recorded.set(commands)
     try:
@@ -21,9 +21,9 @@ def recorded_commands() -> Iterator[list[str]]:
 
 
 def record_command(*command: str) -> None:
-    """Record that `command` is run, a program or a library with its arguments."""
+    """Record that `command`, a program or a library with its arguments, is run."""
     commands = _recorded.get()
     if commands is not None:
-        import shlex  # jobs of builds alone are recorded
+        import shlex  # only jobs of builds are recorded
 
         commands.append(shlex.join(command))

@@ -1,1 +1,1 @@
-"""Explains failed compilations: what to write instead, and where."""
+"""Explain failed compilations: the mistake, its place, and the remedy."""

@@ -20,7 +20,7 @@ _WORDS = ("bool", "char", "short", "int", "long", "float", "double", "unsigned i
 
 
 def explain_instantiations(log: str, unit: TranslationUnit, by_nvrtc: bool) -> tuple[str, list[str]]:
-    """Return `log` without what it says about name expressions of `unit`, and a remedy for each of them."""
+    """Return `log` without the text about name expressions of `unit`, and a remedy for each of these."""
     refusals: dict[int, str] = {}
     for match in re.finditer(_NAME_MAP, log):
         line = int(match["line"])
@@ -82,7 +82,7 @@ def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[by
 
 
 def _closest_kernel(expression: str, kernels: Iterable[str]) -> str:
-    """Return the normalised `expression` with the name that it most likely means, one of `kernels`.
+    """Return the normalised `expression` with the most similar name among `kernels`.
 
     >>> _closest_kernel("sofmax<float, 4>", ["ops::softmax", "ops::sum"])
     'ops::softmax<float, 4>'

@@ -1,4 +1,4 @@
-"""The text of a failed compilation: the compiler's errors, and a remedy for those with a known cause."""
+"""Write the text of a failed compilation: the compiler's errors, and remedies for known causes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cuda_ext.toolchain.remedies.host_code import explain_host_code, explain_hos
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
 from cuda_ext.toolchain.remedies.missing_types import explain_missing_types
 
-# Lines that are not about the failure: hints about warnings, and counts of errors, of which some are removed.
+# Lines that are not about the failure: hints about warnings, and counts of errors, some of which are removed.
 _ASIDES = (
     r"(?m)^(?:Remark: The warnings can be suppressed .*\n?|"
     r".*\berrors? detected in the compilation of .*|[Cc]ompilation terminated\.|Error limit reached\.)\n?"
 )
-# As nvcc and NVRTC answer a launch in code that is not relocatable.
+# The answer of nvcc and NVRTC to a launch in code that is not relocatable.
 _LAUNCHES_KERNELS = (
     r"kernel launch from __device__ or __global__ functions requires separate compilation mode"
     r"|device-side kernel launch could not be processed as the required runtime APIs are not declared"
@@ -35,11 +35,11 @@ def explain(
     nvrtc_headers: Callable[[], Sequence[Path]] | None = None,
     compile_again: Callable[[TranslationUnit], str] = lambda _: "",
 ) -> CompilationError:
-    """The error of a failed compilation: its `log` with remedies, and without lines about other things.
+    """Make the error of a failed compilation: its `log` with remedies, and without unrelated lines.
 
-    `compile_again` returns the compiler's text about a changed unit.
-    With `nvrtc_headers`, the directories of its headers, it is NVRTC's, which compiles no host code;
-    otherwise it is nvcc's. If an option is at fault, the error's ``where`` is ``options``.
+    `compile_again` returns the compiler's text about a changed unit. With `nvrtc_headers`, NVRTC's header
+    directories, the log is NVRTC's, which compiles no host code; otherwise it is nvcc's. If an option is at
+    fault, the error's ``where`` is ``options``.
     """
     log = re.sub(_ASIDES, "", log)
     log, notes = explain_instantiations(log, unit, by_nvrtc=nvrtc_headers is not None)

@@ -10,8 +10,8 @@ from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.toolchain.diagnostics import split_messages
 from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
 
-# How NVRTC begins what it says of host code, what is the case, and what to do. NVRTC itself speaks of a JIT
-# mode, and of an option that is a key here.
+# The beginnings of NVRTC's messages about host code, with our texts and remedies. NVRTC itself speaks of a
+# JIT mode, and of an option that is a key here.
 _KINDS = (
     (
         "A function without execution space annotations",
@@ -35,10 +35,10 @@ _KINDS = (
         "leave the annotation out: within a kernel, a lambda is device code without it",
     ),
 )
-_SHOWN = 3  # names of a kind
+_SHOWN = 3  # the number of names of a kind
 _NO_MEMBER = 'namespace "std" has no member'
 _CONSTEXPR = "a constexpr function without __device__ is host code, which NVRTC does not compile"
-# As NVRTC finds one where it is defined, and nvcc where a kernel calls it.
+# NVRTC finds such a function at its definition, and nvcc at the call in a kernel.
 _HOST_CONSTEXPR = (
     r"\S.*: error: (?:A function without execution space annotations.*\n.*\bconstexpr\b"
     r"|calling a constexpr __host__ function)"
@@ -46,7 +46,7 @@ _HOST_CONSTEXPR = (
 
 
 def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, list[str]]:
-    """Return NVRTC's `log` in our words about host code, and a remedy for each kind of it."""
+    """Reword NVRTC's `log` about host code, and return it with a remedy for each kind of it."""
     notes = []
     nvcc = spell_setting("compiler", "nvcc")
     move = f"move host code to another file, or set {nvcc}, which leaves host code out of the images"
@@ -76,7 +76,7 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
 
 
 def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
-    """Return `log` in our words about constexpr functions of the host that kernels call, and the remedy."""
+    """Reword `log` about constexpr host functions that kernels call, and return it with the remedy."""
     blocks = split_messages(log)
     found = [block for block in blocks if re.match(_HOST_CONSTEXPR, block)]
     if not found:
@@ -93,7 +93,7 @@ def explain_host_constexpr(log: str) -> tuple[str, list[str]]:
 
 
 def _without_consequences(log: str) -> str:
-    """Return `log` without the further errors of lines that name what the C++ library lacks."""
+    """Remove further errors of lines that name missing parts of the C++ library from `log`."""
     places = set(re.findall(rf"(?m)^(.+\(\d+\)): error: {_NO_MEMBER}", log))
     blocks = split_messages(log)
     causes = re.compile(f'{_NO_MEMBER}|identifier "cuda')
@@ -102,7 +102,7 @@ def _without_consequences(log: str) -> str:
 
 
 def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, str]:
-    """Return `log` with the first error alone of those in headers that are for host code, and its place."""
+    """Keep only the first of the errors in `log` that lie in headers for host code; also return its place."""
     if not any(re.search(rf"(?m)^/.+\): error: {beginning}", log) for beginning, *_ in _KINDS):
         return log, ""
     directories = tuple(f"{directory}/" for directory in nvrtc_headers())

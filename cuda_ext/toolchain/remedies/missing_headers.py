@@ -1,4 +1,4 @@
-"""Remedies for headers that are not found: what has them, and where that is named."""
+"""Remedies for missing headers: the package or directory with the header, and the place to name it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.fields import is_inner_path
 from cuda_ext.text.includes import find_includes
 
-# As the CUDA front end writes it, and as host compilers do when they preprocess.
+# The messages of the CUDA front end, and of host compilers that preprocess.
 _MISSING_HEADER = (
     r"(?m)^(?P<error>(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
     r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
@@ -22,14 +22,14 @@ _MISSING_HEADER = (
     r"(?P<excerpt>(?: *\d+ \| .*\n *\| [ ^~]*\n?|  .*\n *\^ *\n*)?)"
 )
 
-_MOST_HEADERS = 8  # of those that one error names
+_MOST_HEADERS = 8  # the number of headers that one error names
 
 # Headers that nvcc includes by itself; NVRTC has what device code needs of them built in.
 _BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
 _PRINTF = {"cstdio", "stdio.h"}
 _HOST_LIBRARY = r"[a-z_]+|(?:dirent|dlfcn|fcntl|getopt|io|malloc|omp|pthread|signal|unistd|windows)\.h|sys/.+"
 
-# The packages whose headers the compilers find, by the beginning of a header's name.
+# The packages with headers that the compilers find, by the prefix of a header's name.
 _CUDA_PACKAGES = {
     "curand": "nvidia-curand",
     "cub/": "nvidia-cuda-cccl",
@@ -188,7 +188,7 @@ def _misspelt(name: str, directories: Sequence[Path]) -> str:
 
 
 def package_with(header: str) -> str:
-    """The package with a `header` for device code that the extras of this package do not bring; or empty."""
+    """Return the package with a `header` for device code that our extras do not install; or empty."""
     return _CUDA_PACKAGES["curand"] if re.match("curand(?!dx)", header) else ""
 
 

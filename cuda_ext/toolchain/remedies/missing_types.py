@@ -18,9 +18,9 @@ _TYPES_SHOWN, _OTHERS_SHOWN = 3, 2
 
 
 def explain_missing_types(log: str, by_nvrtc: bool) -> tuple[str, list[str]]:
-    """Return `log` with the first error about each type that a header would declare, and that header.
+    """Keep only the first error in `log` about each type that a header declares; return also these headers.
 
-    A type that is not known causes errors about all that follows. So few others are left.
+    An unknown type causes errors about everything that follows. So few other errors are left.
     """
     blocks = split_messages(log.strip("\n"))
     unknown: dict[str, str] = {}
