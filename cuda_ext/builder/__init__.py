@@ -1,1 +1,1 @@
-"""From a project to its packages: ``project`` is read, ``session`` builds it."""
+"""From a project to its packages: ``project`` reads it, ``session`` builds it."""

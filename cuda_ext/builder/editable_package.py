@@ -1,8 +1,8 @@
-"""Packages of an editable install that compile what has changed: ``editable-rebuild = true``.
+"""Packages of an editable install that compile changed sources: ``editable-rebuild = true``.
 
-They lie in the source tree, like all packages that are built in place, and each has a record of the state
-that it was compiled from (:mod:`~cuda_ext.builder.editable_record`). Where the file system reports a change,
-digests decide; where a digest differs, the project is built with the importer's compiler.
+They lie in the source tree, like all packages that are built in place. Each has a record of the state that it
+was compiled from (:mod:`~cuda_ext.builder.editable_record`). If the file system reports a change, digests
+decide; if a digest differs, the project is built with the importer's compiler.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cuda_ext.filesystem.locks import lock
 _TICK = 2_000_000_000
 # Seconds to wait for another process that builds the project.
 _PATIENCE = 3600
-_MOST_NAMES = 3  # changed files that a message names
+_MOST_NAMES = 3  # the number of changed files that a message names
 
 
 def build_editable(
@@ -43,7 +43,7 @@ def build_editable(
     build: Callable[[], list[Package]],
     cudaarchs: str,
 ) -> list[Package]:
-    """Return the packages that `build` builds, with records of the state that they are compiled from.
+    """Return the packages that `build` builds, with records of the state of their sources.
 
     `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is ``CUDAARCHS``
     at the installation. The packages have no records without ``editable-rebuild =
@@ -70,7 +70,7 @@ def build_editable(
 def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]) -> None:
     """Compile the project of the package `name` in `directory` if its files have changed.
 
-    Another process may just have done so. `read_record` returns the current record of the package. Raises
+    Another process may just have compiled it. `read_record` returns the current record of the package. Raises
     :class:`BuildError`.
     """
     began = time.time()
@@ -79,7 +79,7 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
         record = read_record()
         if not has_changed(record):
             return
-        # A table without names gives the module that of its package.
+        # In a table without module names, the module is named after its package.
         project = Project.load(root, [name.rpartition(".")[0]])
         if project is None or name not in (module.name for module in project.modules):
             raise ConfigError(
@@ -100,7 +100,7 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
                 where=root / TABLE,
                 remedy="run cuda-ext build in its directory",
             )
-        # If another process failed while this one waited, this one would fail in the same way.
+        # If another process failed while this one waited, this one would fail, too.
         match record.get("failure"):
             case {"at": float(at), "digests": failed, "message": str(message)} if (
                 at > began and failed == digests
@@ -115,9 +115,9 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
 
 
 def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) -> None:
-    """Compile the project and replace its packages; `record` is that of one of them.
+    """Compile the project and replace its packages; `record` belongs to one of them.
 
-    Compilations are shown on standard error, after `reason`. Raises :class:`BuildError`.
+    Standard error shows `reason`, and then the compilations. Raises :class:`BuildError`.
     """
 
     def directory_of(name: str) -> Path:
@@ -134,18 +134,18 @@ def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) ->
 
 
 def _read_state(project: Project) -> dict[str, Any]:
-    """Return the current state of the inputs, as records have it. Raises :class:`BuildError`."""
+    """Return the current state of the inputs in the form of records. Raises :class:`BuildError`."""
     root, now = str(project.root), time.time_ns()
     digests = input_digests(project)
     seen = {path: describe_file(root, path) for path in sorted({*digests, *searched_directories(project)})}
     for description in filter(None, seen.values()):
         if max(description[-2:]) > now - _TICK:
-            description.clear()  # so that it differs from every description
+            description.clear()  # now it differs from every description
     return {"seen": seen, "digests": digests}
 
 
 def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """A phrase about the files that have changed; empty if none have."""
+    """Write a phrase about the changed files; empty if there are none."""
     changes = {
         "is new": sorted(now.keys() - before.keys()),
         "is gone": sorted(before.keys() - now.keys()),

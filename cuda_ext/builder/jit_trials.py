@@ -1,6 +1,6 @@
 """Trials for nvcc's sources: a build embeds only those that NVRTC can compile on demand.
 
-A trial is a library of one architecture, which no package holds. What became of it is in the cache.
+A trial is a library of one architecture, which no package contains. The cache keeps its result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
 
-_SHOWN = 3  # sources of a module
+_SHOWN = 3  # the number of sources of a module in a message
 
 
 def plan_trials(plan: ModulePlan, compiler: CompilerInfo) -> list[LibraryPlan]:
-    """Plan what `compiler`, which is NVRTC, has to compile so that the sources of `plan` may be embedded.
+    """Plan the trial compilations by `compiler`, which is NVRTC, for the sources of `plan`.
 
-    A linked library is tried as a whole alone.
+    A linked library is tried only as a whole.
     """
     trials: dict[str, LibraryPlan] = {}
     for library in plan.libraries:
@@ -44,7 +44,7 @@ def _trial(library: LibraryPlan, compiler: CompilerInfo) -> LibraryPlan:
 def with_results(
     plan: ModulePlan, trials: Sequence[LibraryPlan], results: Sequence[Library | BuildError]
 ) -> ModulePlan:
-    """Return `plan` with the obstacles that the `results` of its `trials` show."""
+    """Return `plan` with the obstacles from the `results` of its `trials`."""
     obstacles = dict(plan.obstacles)
     for trial, result in zip(trials, results, strict=True):
         if isinstance(result, BuildError):
@@ -54,7 +54,7 @@ def with_results(
 
 
 def describe_obstacles(plan: ModulePlan) -> str:
-    """Say which sources of `plan` are not embedded, and why; an empty string if all are."""
+    """List the sources of `plan` that are not embedded, with the reasons; an empty string if all are."""
     if not plan.obstacles:
         return ""
     lines = [f"{plan.name}: not embedded, and not compiled on demand:"]

@@ -1,4 +1,4 @@
-"""A project with a ``[tool.cuda_ext]`` table: what every build tool starts with."""
+"""A project with a ``[tool.cuda_ext]`` table, which every build tool reads first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Project:
     """The modules that a project's configuration describes.
 
     ``table`` is the configuration as written, and ``package_dir`` setuptools' mapping of packages to
-    directories. ``requirements`` are those of ``[project]``, ``None`` if they are not known.
+    directories. ``requirements`` are the project's dependencies, ``None`` if they are not known.
     """
 
     root: Path
@@ -40,7 +40,7 @@ class Project:
     def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
         """Read ``pyproject.toml`` in `root`; ``None`` if it has no ``[tool.cuda_ext]``.
 
-        `packages` are the import packages that the build tool knows of; they name the module where the
+        `packages` are the import packages that the build tool knows of; they name the module if the
         configuration does not. Raises :class:`ConfigError`.
         """
         try:
@@ -74,11 +74,11 @@ class Project:
 
     @classmethod
     def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:
-        """Load as :meth:`load` does; a missing table is an error too. Raises :class:`ConfigError`."""
+        """Do as :meth:`load`; a missing table is also an error. Raises :class:`ConfigError`."""
         project = cls.load(root, packages)
         if project is None:
             with suppress(FileNotFoundError):
-                # In another encoding, or after a mistake, the table only looks as if it were not there.
+                # In another encoding, or after a mistake, the table only seems to be missing.
                 _parse((root / "pyproject.toml").read_bytes())
             raise ConfigError(
                 "has no [tool.cuda_ext] table",
@@ -117,9 +117,9 @@ class Project:
                 yield self.source_directory(module.name)
 
     def source_files(self) -> list[Path]:
-        """List every device source and header, relative to the root: what an sdist must hold.
+        """List every device source and header, relative to the root: an sdist must contain them.
 
-        No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
+        No compiler is needed. Raises :class:`BuildError` for files that cannot be found or read.
         """
         from cuda_ext.builder.sources.globs import check_overrides
         from cuda_ext.builder.sources.module_sources import Sources
@@ -129,7 +129,7 @@ class Project:
         return sorted({Path(name) for own in sources for name in own.files()})
 
 
-# The directories that projects keep their packages in, the likeliest first; the empty one is the root.
+# The usual directories of packages, the likeliest first; the empty one is the root.
 _BASES = ("src", "", "python", "lib")
 
 
@@ -144,7 +144,7 @@ def _package_places(root: Path, package: str, package_dir: Mapping[str, str]) ->
 
 
 def default_module_name(root: Path, project_name: str | None, packages: Sequence[str]) -> str | None:
-    """``<the package>.kernels``, where the project has exactly one package that can be meant."""
+    """Return ``<the package>.kernels``, if the project has exactly one possible package."""
     if len({p.partition(".")[0] for p in packages}) == 1:
         # A namespace package has no __init__.py, and belongs to other projects as well.
         regular = [p for p in packages if _is_regular(p, root)]
@@ -173,7 +173,7 @@ def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
 def _decode(text: bytes) -> str:
     """Decode `text`, which must be UTF-8. Raises :class:`ConfigError`."""
     decoded = text.decode(errors="surrogateescape")
-    # A byte order mark, a zero byte of UTF-16, or a byte that UTF-8 does not have there.
+    # A byte order mark, a zero byte of UTF-16, or a byte that is invalid in UTF-8.
     if wrong := re.search("^\ufeff|[\0\udc80-\udcff]", decoded):
         line = decoded.count("\n", 0, wrong.start()) + 1
         raise ConfigError(

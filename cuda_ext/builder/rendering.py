@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @cache
 def templates(package: str, html: bool = False) -> Environment:
-    """The files in the directory ``templates`` of `package`, which are programs or `html`."""
+    """Open the files in the directory ``templates`` of `package`, which are programs or `html`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -18,7 +18,7 @@ _LOWER_BOUND = re.compile(r"(?:===?|~=|>=?)\s*v?(\d+(?:\.\d+)*)")
 
 
 def read_requirements(project: object) -> tuple[str, ...] | None:
-    """Read what the table ``[project]`` requires, extras included; ``None`` if other files say that."""
+    """Read the requirements in the table ``[project]``, with extras; ``None`` if other files have them."""
     match project:
         case {"dynamic": [*dynamic]} if "dependencies" in dynamic:
             return None
@@ -63,7 +63,7 @@ def _is_own(name: str) -> bool:
 
 
 def _oldest(specifier: str) -> str | None:
-    """The oldest release that `specifier` admits; ``None`` for an address, which is one version."""
+    """Return the oldest release that `specifier` admits; ``None`` for an address, which is one version."""
     if specifier.startswith("@"):
         return None
     return max(_LOWER_BOUND.findall(specifier), key=_release, default=_FIRST_RELEASE)

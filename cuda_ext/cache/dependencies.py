@@ -1,9 +1,9 @@
 """Records and contents in the cache; contents depend on files that are known only after a compilation.
 
-A key covers what is known before a compilation: source, options, compiler. Which headers it read shows only
-afterwards. So there are two steps: under the key lie the *names* that were looked up, and under the key
-together with the digests that these names resolve to lies the content. It is found again after an edit is
-undone, on another machine, and after all files were touched. What read no header lies under its key.
+A key covers everything that is known before a compilation: source, options, compiler. The headers that it
+read are known only afterwards. So there are two steps: the key gives the *names* that were looked up, and the
+key together with the digests of these names gives the content. It is found again after an edit is undone, on
+another machine, and after all files were touched. A content that depends on no header has one key.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from cuda_ext.errors import CudaExtError
 from cuda_ext.filesystem.regular_file import digest_file
 from cuda_ext.formats import codec
 
-# How many sets of names are kept under one key.
+# The number of sets of names that are kept under one key.
 _MOST_SETS = 8
 # A file may change twice within this many nanoseconds without a change of its times.
 _TICK = 2_000_000_000
-# From the name of a header to the digest of what it resolves to; None if there is no such file.
+# Maps the name of a header to the digest of its file; None if there is no such file.
 Resolve = Callable[[str], str | None]
 
 _T = TypeVar("_T")
@@ -62,7 +62,7 @@ class DependencyCache:
         self._store = store
 
     def find(self, key: str, resolve: Resolve, decode: Callable[[bytes], _T]) -> CachedContent[_T] | None:
-        """Find the content of `key` whose dependencies resolve to what they did when it was kept.
+        """Find the content of `key` whose dependencies resolve to the same digests as when it was kept.
 
         A content that `decode` rejects is a miss.
         """
@@ -93,7 +93,7 @@ class DependencyCache:
         return _Entry()
 
     def _get(self, key: str) -> bytes | None:
-        """The content under `key`; a content of another key is none, even if the entry is intact."""
+        """Return the content under `key`; an intact entry with another key is a miss."""
         content = self._store.get(key)
         return content[len(key) :] if content and content.startswith(key.encode()) else None
 
@@ -102,7 +102,7 @@ class DependencyCache:
 
 
 def _own_key(key: str) -> str:
-    """The place of `key` in the store: only this version of the package finds it."""
+    """Return the key in the store for `key`: only this version of the package finds it."""
     return codec.key_of(__version__, key)
 
 
@@ -117,9 +117,9 @@ class _KnownFiles(NamedTuple):
 
 
 class FileDigests:
-    """The BLAKE2 digests of files, kept together with what the file system reports about them.
+    """The BLAKE2 digests of files, kept with the properties that the file system reports.
 
-    A file counts as unchanged while its size, its inode, and its times of modification and of change are.
+    A file counts as unchanged while its size, its inode, and its times of modification and of change stay.
     """
 
     def __init__(self, store: Store) -> None:
@@ -137,8 +137,8 @@ class FileDigests:
     def is_settled(self, path: str) -> bool:
         """Return True if the file at `path` has not changed since :meth:`begin`.
 
-        Of one that has, it is unknown which of its states a compiler read, or whether it found it. The time
-        of change counts: an older file that is moved or hard-linked to `path` shows in nothing else.
+        If it has changed, it is unknown which of its states a compiler read, or if it existed. The time
+        of change counts: if an older file is moved or hard-linked to `path`, nothing else shows it.
         """
         try:
             return _last_change(os.stat(path)) <= self._began

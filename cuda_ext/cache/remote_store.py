@@ -1,8 +1,8 @@
 """A store that machines share, behind the local one: any URL that fsspec supports.
 
 It never makes a build fail. The first failure or timeout costs one warning; the store is not used afterwards.
-Nor does a build wait long for one that is slow: half a second for each request and a second for each megabyte
-are free, and what exceeds that may be 30 seconds in all.
+Nor does a build wait long for a slow store: half a second for each request and a second for each megabyte
+are free; delays beyond that may sum up to 30 seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cuda_ext.cache.location import hide_password
 from cuda_ext.cache.store import Store, pack, unpack
 from cuda_ext.time_limit import call_within
 
-# Seconds of each request that are free, and bytes that one second more is free for.
+# The free seconds of each request, and the bytes for which one more second is free.
 _FREE, _BYTES = 0.5, 1e6
 
 _T = TypeVar("_T")

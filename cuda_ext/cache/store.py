@@ -10,7 +10,7 @@ from typing import Protocol
 from cuda_ext.formats.sha256 import sha256
 
 KEY_PATTERN = re.compile("[0-9a-f]{64}")
-# An entry: this, the SHA-256 of all that follows, the key, and the content.
+# An entry is this text, the SHA-256 of everything that follows, the key, and the content.
 _MAGIC = b"cudaext\x01"  # the last byte is the version of the format
 _KEY_START, _CONTENT_START = 40, 72
 
@@ -29,10 +29,10 @@ class Store(Protocol):
         """Store `content` under `key`. Where that fails, as on a full disk, a warning is issued once."""
 
     def prune(self) -> None:
-        """Keep the size within the bound: remove the least recently used. Cheap enough after every build."""
+        """Remove the least recently used entries beyond the size limit. Fast enough for every build."""
 
     def close(self, *, now: bool = False) -> None:
-        """Wait for writes in the background, or drop them if it is to be closed `now`."""
+        """Wait for writes in the background, or with `now`, drop them."""
 
 
 class NullStore:

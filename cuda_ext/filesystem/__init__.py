@@ -1,1 +1,1 @@
-"""Directories that appear at once, their owners, digests of files, and locks."""
+"""Atomic directories, their owners, digests of files, and locks."""

@@ -47,10 +47,10 @@ def replace_directory(
 ) -> None:
     """Make `directory` contain exactly `files`, by their paths within it. Raises :class:`OSError`.
 
-    A path that leads out of it is an error, wherever it came from.
-    Only a directory is ever replaced. `check` may inspect the old directory, while no other process writes,
-    and raise to keep it. On Windows, and on file systems that cannot exchange two directories, there is a
-    moment with neither the old nor the new directory.
+    A path that leads out of the directory is an error. Only a directory is ever replaced. `check` may inspect
+    the old directory, while no other process writes, and raise an error to keep it. On Windows, and on file
+    systems that cannot exchange two directories, there is a moment with neither the old nor the new
+    directory.
     """
     for name in files:
         if not is_inner_path(name):
@@ -73,10 +73,10 @@ def replace_directory(
 def create_directory(
     directory: Path, fill: Callable[[Path], None], is_valid: Callable[[Path], bool] = Path.is_dir
 ) -> None:
-    """Create `directory` unless there is a valid one: `fill` creates it under the path that it is given.
+    """Create `directory` unless it exists and is valid. `fill` creates it under a temporary path.
 
-    Of several processes one does it, and the others wait. Only a directory is ever replaced. Raises
-    :class:`OSError`.
+    If several processes do this, one creates it and the others wait. Only a directory is ever replaced.
+    Raises :class:`OSError`.
     """
     with _alone_beside(directory):
         if is_valid(directory):
@@ -93,13 +93,13 @@ def create_directory(
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove `directory`, which no other process then sees in part. Raises :class:`OSError`."""
+    """Remove `directory`, so that no other process sees a part of it. Raises :class:`OSError`."""
     with _alone_beside(directory), _temporary_beside(directory) as temporary:
         directory.rename(temporary / "old")
 
 
 def remove_remains(directory: Path) -> None:
-    """Remove the remains of killed writers anywhere below `directory`, where no process writes."""
+    """Remove the remains of killed writers anywhere below `directory`, where no process may write."""
     _remove_all(directory.rglob(f".*{_SUFFIX}"))
 
 
@@ -114,7 +114,7 @@ def _alone_beside(directory: Path) -> Iterator[None]:
 
 
 def _remove_all(paths: Iterable[Path]) -> None:
-    """Remove those of `paths` that :func:`_temporary_beside` created, by their names and what is in them."""
+    """Remove the `paths` that :func:`_temporary_beside` created; their names and contents show it."""
     for path in list(paths):
         is_named = _REMAINS.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         if is_named and {inner.name for inner in path.iterdir()} <= {"new", "old"}:
@@ -156,7 +156,7 @@ def _publish(fresh: Path, directory: Path, old: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two directories atomically; return whether the system supports that."""
+    """Exchange two directories atomically; return False if the system does not support that."""
     import ctypes  # slow to import
 
     here, exchange = -100, 2

@@ -16,14 +16,14 @@ _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitigno
 # Files that file managers, network file systems and Python leave anywhere.
 _LITTER = re.compile(r"(.*/)?(\.DS_Store|\.nfs[0-9a-f]+|__pycache__(/[^/]+\.pyc(\.[0-9]+)?)?)")
 
-_HEAD = 1 << 20  # bytes that tell what a file is
+_HEAD = 1 << 20  # the number of bytes that show the kind of a file
 
 
 def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) -> None:
-    """Raise :class:`BuildError` if there is anything at `path` but a file of which `is_one` is true.
+    """Raise :class:`BuildError` if anything exists at `path` except a file for which `is_one` is true.
 
-    `kind` names such files, and `is_one` gets the beginning of the file. An empty file is none: it may be an
-    ``__init__.py``.
+    `kind` names such files, and `is_one` gets the beginning of the file. An empty file is not one: it may be
+    an ``__init__.py``.
     """
     if path.is_dir():
         raise BuildError("is a directory", where=str(path), remedy="name a file")
@@ -55,7 +55,7 @@ def find_package(directory: Path) -> Path | None:
 def foreign(directory: Path) -> Path | None:
     """Return the first path that this package did not write and that replacing `directory` would delete.
 
-    This is `directory` itself if it is a file, and its manifest if that does not say what was written.
+    This is `directory` itself if it is a file, and its manifest if that does not list the files.
     """
     if not os.path.lexists(directory):
         return None
@@ -76,7 +76,7 @@ def foreign(directory: Path) -> Path | None:
 
 
 def _generated_files(directory: Path) -> set[str] | None:
-    """The files that the manifest in `directory` lists; ``None`` without a manifest of this package."""
+    """Return the files that the manifest in `directory` lists; ``None`` without a manifest of ours."""
     try:
         manifest = json.loads(read_file(f"{directory}/{FILE_NAME}"))
         if not (isinstance(manifest["schema"], int) and isinstance(manifest["module"], str)):

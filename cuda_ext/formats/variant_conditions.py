@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ConditionError(ValueError):
-    """A text is not a condition; the message says why, and what to write."""
+    """A text that is not a condition; the message contains the problem and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Comparison:
         return parameter.is_integer
 
     def value(self, number: int) -> int:
-        """The value that is compared if the argument is `number`."""
+        """Return the value to compare if the argument is `number`."""
         return number if self.modulus is None else number % self.modulus
 
     def holds(self, number: int) -> bool:
@@ -200,7 +200,7 @@ class _Parser:
         raise self._unexpected(f"expected an integer after {after!r}", node)
 
     def _text(self, node: ast.expr) -> str:
-        """The part of the condition that became `node`."""
+        """Return the part of the condition that became `node`."""
         # Not ast.get_source_segment, which goes through the whole source each time.
         return _unescape(self.content[node.col_offset : node.end_col_offset].decode())
 

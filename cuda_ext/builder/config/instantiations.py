@@ -22,12 +22,12 @@ from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import ConfigError, closest_name, shorten
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
-# A placeholder in an expression without values for it; no template argument of C++ is a braced list.
+# A placeholder without values in an expression; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
 
 
 def _check_item(item: object, where: str) -> Iterable[str]:
-    """The expressions that `item` stands for: itself, or a table with the values of its placeholders."""
+    """Return the expressions of `item`: itself, or those of a table with values of its placeholders."""
     if isinstance(item, str):
         return [_EXPRESSION.check(item, where)]
     what = 'a name expression such as "axpy<float>", or a table with kernel'
@@ -84,7 +84,7 @@ _ITEM = Kind(_check_item, {"anyOf": [_EXPRESSION.schema, _PRODUCT]})
 
 
 def _chain(items: Iterable[Iterable[str]], where: str) -> tuple[str, ...]:
-    """All expressions of `items`, which are counted before they take memory."""
+    """Return all expressions of `items`, which are counted before they take memory."""
     expressions = tuple(itertools.islice(itertools.chain.from_iterable(items), MOST_INSTANTIATIONS + 1))
     if len(expressions) > MOST_INSTANTIATIONS:
         remedy = "list fewer values, or divide the module"

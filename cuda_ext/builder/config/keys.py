@@ -1,6 +1,6 @@
 """``[tool.cuda_ext]``: its keys with their kinds, defaults and documentation.
 
-The fields of the dataclasses are the keys (with dashes); checks, JSON schema and reference page are derived
+The fields of the dataclasses are the keys (with dashes). Checks, JSON schema and reference page are derived
 from them.
 """
 
@@ -147,7 +147,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """The keys of ``[tool.cuda_ext]`` that hold for the build as a whole."""
+    """The keys of ``[tool.cuda_ext]`` for the build as a whole."""
 
     report: str | None = _key(
         TEXT,

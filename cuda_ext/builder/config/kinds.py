@@ -1,8 +1,8 @@
-"""The kinds of values that keys take: each with its check and its JSON schema.
+"""The kinds of values of keys, each with its check and its JSON schema.
 
-Python and editors read the patterns of the schema, and ``\\w`` matches letters of all scripts in the one and
-of ASCII in the others. So patterns of names exclude ASCII characters instead of listing letters. A pattern
-accepts everything that the check accepts; where no pattern can express the check, the check is stricter.
+Python and editors read the patterns of the schema. In Python, ``\\w`` matches letters of all scripts; in
+editors, only those of ASCII. So patterns of names exclude ASCII characters instead of listing letters. A
+pattern accepts everything that the check accepts; if no pattern can express the check, the check is stricter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ C_NAME = rf"[A-Za-z_]{_FURTHER}*"
 
 @dataclass(frozen=True)
 class Kind:
-    """``check`` takes a value and its key path, and returns the value as a setting holds it.
+    """``check`` takes a value and its key path, and returns the value in the form of a setting.
 
     It raises :class:`ConfigError`.
     """
@@ -39,11 +39,11 @@ class Kind:
     schema: Schema
 
     def described(self, text: str) -> Kind:
-        """This kind with `text` as its documentation."""
+        """Return this kind with `text` as its documentation."""
         return Kind(self.check, {**self.schema, "description": text})
 
     def then(self, check: Callable[[Any, str], Any], **schema: object) -> Kind:
-        """This kind with a further check or conversion of its values, and more in its schema."""
+        """Return this kind with a further check or conversion of its values, and more in its schema."""
         return Kind(lambda value, where: check(self.check(value, where), where), {**self.schema, **schema})
 
 
@@ -53,7 +53,7 @@ def key_path(where: str, key: str) -> str:
 
 
 def show(value: object) -> str:
-    """Spell `value` as TOML does, shortened if it is long; tables and arrays only by their kind."""
+    """Spell `value` as TOML does, shortened if it is long; show only the kind of tables and arrays."""
     if isinstance(value, str | bool):
         return json.dumps(shorten(value) if isinstance(value, str) else value, ensure_ascii=False)
     words: dict[type, str] = {dict: "a table", list: "an array", type(None): "nothing"}
@@ -61,7 +61,7 @@ def show(value: object) -> str:
 
 
 def check_values(value: object, where: str, depth: int = 16) -> None:
-    """Check what holds for every string and number in `value`, down to a `depth` at which no key has any.
+    """Check all strings and numbers in `value`, down to a `depth` at which no key has any.
 
     Strings and names of keys have no control characters, tabs and ends of lines included, and integers have
     64 bits, as TOML says. Raises :class:`ConfigError`.
@@ -83,22 +83,23 @@ def check_values(value: object, where: str, depth: int = 16) -> None:
 
 
 def expect(value: object, kind: type, where: str, what: str) -> Any:
-    """Return `value` if it is a `kind`. Raises :class:`ConfigError` that asks for `what`."""
+    """Return `value` if it is a `kind`. Raises :class:`ConfigError` that requests `what`."""
     if not isinstance(value, kind):
         raise ConfigError(f"expected {what}, found {show(value)}", where=where)
     return value
 
 
 def map_schema(names: str, values: Schema) -> Schema:
-    """A table with keys of the author's own."""
+    """Write the schema of a table with names that the author chooses."""
     return {"type": "object", "propertyNames": {"pattern": names}, "additionalProperties": values}
 
 
-# Kinds of which others consist. `what` names the kind in errors, and `empty` says what to do if it is empty.
+# Kinds from which others are built. `what` names the kind in errors, and `empty` is the remedy if it is
+# empty.
 
 
 def string(what: str = "a string", empty: str = "", **schema: object) -> Kind:
-    """A string; with `empty`, one that is not empty."""
+    """Accept a string; with `empty`, one that is not empty."""
 
     def check(value: object, where: str) -> str:
         text: str = expect(value, str, where, what)
@@ -110,7 +111,7 @@ def string(what: str = "a string", empty: str = "", **schema: object) -> Kind:
 
 
 def scalar(what: str = "a string or an integer") -> Kind:
-    """A string or an integer, as a string."""
+    """Accept a string or an integer, as a string."""
 
     def check(value: object, where: str) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -121,7 +122,7 @@ def scalar(what: str = "a string or an integer") -> Kind:
 
 
 def array(items: Kind, what: str, empty: str = "") -> Kind:
-    """An array of `items`; with `empty`, at least one is needed."""
+    """Accept an array of `items`; with `empty`, at least one is required."""
 
     def check(value: object, where: str) -> tuple[Any, ...]:
         if isinstance(value, str) and items.schema.get("type") != "object":
@@ -142,9 +143,9 @@ def table(
     required: Mapping[str, str] = MappingProxyType({}),
     elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> Kind:
-    """A table with these `keys` and no others.
+    """Accept a table with these `keys` and no others.
 
-    `required` says what to do if a key is missing. `elsewhere` has the problem and the remedy for keys of
+    `required` has the remedy if a key is missing. `elsewhere` has the problem and the remedy for keys of
     other tables.
     """
 
@@ -169,13 +170,13 @@ def _nearest(key: str, known: Iterable[str]) -> str:
 
     plain, names = key.replace("_", "-").lower(), sorted(known)
     close = [k for k in names if k.startswith(plain)] or difflib.get_close_matches(plain, names)
-    # What begins alike is more likely meant than what contains it.
+    # A name with the same beginning is more likely meant than one that contains it.
     close.sort(key=lambda k: k[:3] != plain[:3])
     return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
 
 
 def mapping(names: str, check_name: Callable[[str, str], None], values: Kind, what: str) -> Kind:
-    """A table with keys of the author's own. `names` is their pattern in the schema."""
+    """Accept a table with names that the author chooses; `names` is their pattern in the schema."""
 
     def check(value: object, where: str) -> dict[str, Any]:
         checked = {}
@@ -188,7 +189,7 @@ def mapping(names: str, check_name: Callable[[str, str], None], values: Kind, wh
 
 
 def choice(*choices: str) -> Kind:
-    """One of `choices`."""
+    """Accept one of `choices`."""
 
     def check(value: object, where: str) -> str:
         if isinstance(value, str) and value in choices:
@@ -203,7 +204,7 @@ def choice(*choices: str) -> Kind:
 
 
 def strings(example: str = "", **schema: Any) -> Kind:
-    """An array of strings; with an `example`, at least one is needed. `schema` is that of the strings."""
+    """Accept an array of strings; an `example` requires at least one. `schema` is that of the strings."""
     items = string(empty="take it out", minLength=1, **schema)
     return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")
 

@@ -43,8 +43,8 @@ from cuda_ext.errors import ConfigError, shorten
 class Override:
     """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written.
 
-    ``instantiate`` adds to what a source has already; all other settings replace. ``kernels`` describe those
-    of the sources. ``tuning`` is a file with configurations of what is instantiated here.
+    ``instantiate`` adds to the instantiations of a source; all other settings replace. ``kernels`` describe
+    the kernels of the sources. ``tuning`` is a file with configurations of the instantiations here.
     """
 
     where: str
@@ -57,7 +57,7 @@ class Override:
         return any(_matches(source, pattern) for pattern in self.sources)
 
     def unmatched(self, sources: Sequence[str]) -> list[str]:
-        """The patterns that match none of `sources`."""
+        """List the patterns that match none of `sources`."""
         return [p for p in self.sources if not any(_matches(name, p) for name in sources)]
 
 
@@ -76,7 +76,7 @@ class ModuleConfig:
     written: Mapping[str, str] = field(default_factory=dict)
 
     def for_source(self, source: str) -> Settings:
-        """The settings of one source; later overrides win."""
+        """Return the settings of one source; later overrides win."""
         settings = self.settings
         for override in self.overrides:
             if override.applies_to(source):
@@ -84,7 +84,7 @@ class ModuleConfig:
         return settings
 
     def kernels(self, source: str) -> tuple[KernelDescription, ...]:
-        """The descriptions of the kernels of one source."""
+        """Return the descriptions of the kernels of one source."""
         return tuple(
             k for override in self.overrides if override.applies_to(source) for k in override.kernels
         )
@@ -95,7 +95,7 @@ class ModuleConfig:
         return setting in self.written or any(setting in each.settings for each in overrides)
 
     def key_path(self, setting: str, source: str = "") -> str:
-        """The key path at which `setting` was written for `source`, or could be."""
+        """Return the key path at which `setting` was written for `source`, or could be."""
         key = setting.replace("_", "-")
         for override in reversed(self.overrides):
             if setting in override.settings and override.applies_to(source):
@@ -170,7 +170,7 @@ def _check_nvrtc(module: ModuleConfig) -> None:
 
 
 class _Use(NamedTuple):
-    """A key that has an effect only with a ``value`` of another ``key``; ``purpose`` is what it does."""
+    """A key that takes effect only with a ``value`` of another ``key``; ``purpose`` is its effect."""
 
     purpose: str
     key: str
@@ -186,7 +186,7 @@ _USES = {
 
 
 def _refuse_unused(module: ModuleConfig, values: Mapping[str, Any], used_by: Sequence[ModuleConfig]) -> None:
-    """Refuse keys among the `values` of `module` that have an effect on no module in `used_by`."""
+    """Refuse keys among the `values` of `module` that take effect in no module of `used_by`."""
     for key, use in _USES.items():
         if values.get(key) and all(getattr(each.settings, use.key) != use.value for each in used_by):
             present = spell_setting(use.key, getattr(used_by[0].settings, use.key))
@@ -231,7 +231,7 @@ def _check_override(value: object, where: str) -> Override:
     return Override(where, settings.pop("sources"), settings, kernels, tuning)
 
 
-# Schemas that others refer to by name.
+# Schemas that other schemas refer to by name.
 DEFINITIONS: dict[str, Schema] = {}
 
 
@@ -278,7 +278,7 @@ def check_name(name: str, where: str, table: Mapping[str, object] = MappingProxy
         f"did you mean {shorten(close)!r}?" if _importable(close) else "write it as in an import statement"
     )
     package = f'name it with its package, such as "your_package.{name}"'
-    normal = unicodedata.normalize("NFKC", name)  # which Python imports, whatever the statement has
+    normal = unicodedata.normalize("NFKC", name)  # Python imports this name, whatever the statement has
     for is_wrong, problem, remedy in (
         (dotted, "a name with dots needs quotes", f'write [{TABLE}.modules."{dotted}"]'),
         (not _importable(name), "not an import name", spelling),
@@ -294,7 +294,7 @@ def _importable(name: str) -> bool:
 
 
 def _unquoted(name: str, table: Mapping[str, Any]) -> str:
-    """The dotted name of a module whose table header lacks the quotes, which makes tables within tables."""
+    """Return the dotted name of a module whose table header lacks quotes, which makes nested tables."""
     path = [name]
     while table and all(isinstance(v, dict) and k not in KEYS for k, v in table.items()):
         key, table = next(iter(table.items()))
@@ -303,7 +303,7 @@ def _unquoted(name: str, table: Mapping[str, Any]) -> str:
 
 
 def check_apart(modules: Iterable[ModuleConfig]) -> None:
-    """Each module has a directory of its own, also on file systems that ignore upper and lower case."""
+    """Check that each module has its own directory, also on file systems that ignore case."""
     for other, module in itertools.permutations(modules, 2):
         outer, name = other.name.casefold(), module.name.casefold()
         if name == outer or name.startswith(f"{outer}."):

@@ -45,7 +45,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
 
 
 def _scopes(name: str) -> Iterator[str]:
-    """``a`` and ``a::b`` for ``a::b::c``."""
+    """Yield ``a`` and ``a::b`` for ``a::b::c``."""
     parts = name.split("::")
     return ("::".join(parts[:depth]) for depth in range(1, len(parts)))
 
@@ -53,7 +53,7 @@ def _scopes(name: str) -> Iterator[str]:
 def _candidates(
     variants: Variants, kernels: Mapping[str, Kernel], units: Sequence[Unit], where: str
 ) -> Iterator[Candidate]:
-    """The candidates of `variants`, with kernels as the manifest spells them."""
+    """Yield the candidates of `variants`, with kernels as the manifest spells them."""
     chosen = [
         _kernel(candidate, kernels, units, f"{where}[{i}].kernel")
         for i, candidate in enumerate(variants.candidates)

@@ -9,9 +9,9 @@ from itertools import product
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import SM, Comparison, Condition, Junction
 
-# The compute capability up to which conditions are tried for what runs on all later GPUs.
+# The highest compute capability for which conditions are tried; it stands for all later GPUs.
 LAST = 199
-# The least common multiple of moduli up to which all remainders are tried.
+# The largest least common multiple of moduli for which all remainders are tried.
 _MOST_REMAINDERS = 1 << 10
 
 
@@ -46,7 +46,7 @@ def _possible(condition: Condition, capability: int) -> tuple[bool, bool]:
 
 
 def _all_of(condition: Condition) -> Iterator[Comparison]:
-    """The comparisons of arguments that must all hold where `condition` does."""
+    """Yield the comparisons of arguments that must all hold if `condition` does."""
     match condition:
         case Junction("and", operands):
             for operand in operands:

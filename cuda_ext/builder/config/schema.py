@@ -1,4 +1,4 @@
-"""``[tool.cuda_ext]`` as a JSON schema: what editors complete, and what validate-pyproject checks.
+"""The JSON schema of ``[tool.cuda_ext]``, for completion in editors and the checks of validate-pyproject.
 
 It is derived from :mod:`~cuda_ext.builder.config.keys`, and accepts what the checks of the build accept,
 except for spellings of architectures that the compiler refuses later. It cannot check:

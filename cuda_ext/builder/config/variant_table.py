@@ -1,4 +1,4 @@
-"""The key ``variants``: names that stand for the first of several kernels whose condition holds."""
+"""The key ``variants``: names for several kernels, of which the first whose condition holds is taken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _check_condition(when: str, where: str) -> str:
 
 
 def _check_default(candidates: Sequence[Candidate], where: str) -> Sequence[Candidate]:
-    """The last candidate, and no other, has no condition."""
+    """Check that the last candidate, and no other, has no condition."""
     *others, default = candidates
     for i, candidate in enumerate(others):
         if candidate.when is None:

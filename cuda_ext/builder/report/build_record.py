@@ -21,7 +21,7 @@ from cuda_ext.formats.cubin import Resources
 
 Action = Literal["compile", "link"]
 
-# Bytes of a record before compression; a page that claims more is not one of ours.
+# The largest size of a record before compression; a page that claims more is not one of ours.
 _LARGEST = 1 << 30
 
 
@@ -48,11 +48,11 @@ class JobRecord:
 class BuildRecord:
     """One build of a project.
 
-    ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions
-    (``nvrtc 13.5``). ``images`` are bytes before compression by module, unit and architecture; ``kernels``
-    are those of cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path.
-    ``contents`` are what the bytes of ``images`` are for. A unit may have several images for an architecture,
-    and there are kernels without a cubin, so that ``kernel_count`` and ``image_count`` may be larger.
+    ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions (``nvrtc
+    13.5``). ``images`` are bytes before compression by module, unit and architecture; ``kernels`` are those
+    of cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path. ``contents``
+    divides the bytes of ``images`` by purpose. A unit may have several images for an architecture, and some
+    kernels have no cubin, so ``kernel_count`` and ``image_count`` may be larger.
     """
 
     project: str

@@ -11,7 +11,7 @@ from operator import attrgetter
 from cuda_ext.builder.report.build_record import JobRecord
 from cuda_ext.compiler.products import HEADER, Span
 
-# The directories of a machine, or of a build environment that is gone afterwards, around a header.
+# The directories around a header, on a machine or in a build environment that no longer exists.
 _SURROUNDINGS = re.compile(r".*[/\\](?:(?:site|dist)-packages[/\\]|cuda_ext-\w+[/\\]|(?=nvrtc-headers-))")
 
 
@@ -29,7 +29,7 @@ class CompileTime:
 
 
 def nest_spans(job: JobRecord) -> list[Span]:
-    """Return the spans of `job`, each after the one around it, and cut off where that or the job ends."""
+    """Return the spans of `job`, each after the span around it, and cut at the end of it or of the job."""
     nested: list[Span] = []
     ends = [job.duration]
     for span in sorted(job.spans, key=lambda span: (span.start, -span.duration)):
@@ -44,7 +44,7 @@ def nest_spans(job: JobRecord) -> list[Span]:
 
 
 def header_of(span: Span) -> str | None:
-    """Return the header that was read in `span`, if any, by its place in an environment or in NVRTC."""
+    """Return the header that was read in `span`, if any, by its path in an environment or in NVRTC."""
     return _SURROUNDINGS.sub("", span.detail) if span.name == HEADER else None
 
 
@@ -53,7 +53,7 @@ def sum_times(
 ) -> tuple[CompileTime, ...]:
     """Sum up the nested spans of `jobs` by `name_of`, by default their phases; the most expensive come first.
 
-    A header that includes itself counts once, where it is outermost.
+    A header that includes itself counts once, at its outermost span.
     """
     exclusive: defaultdict[str, float] = defaultdict(float)
     inclusive: defaultdict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""The difference of two builds as data. The report of a build and ``cuda-ext inspect`` show it."""
+"""The difference of two builds as data, for the report of a build and ``cuda-ext inspect``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from cuda_ext.formats.architecture import Architecture
 
-# What identifies something in a build: the module, a unit in it, and so on.
+# The place of something in a build: the module, a unit in it, and so on.
 Place = tuple[str, ...]
-# What a build has, by kind and place: "images" by module, unit and architecture; "kernels" by module, name
-# (of one part or several) and architecture, with Resources, or None if these are not known; and others.
+# The contents of a build by kind and place: "images" by module, unit and architecture; "kernels" by module,
+# name (of one part or several) and architecture, with Resources, or None if these are not known; and others.
 Build = Mapping[str, Mapping[Place, Any]]
 
 
@@ -46,7 +46,7 @@ class Difference:
 
 
 def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Difference:
-    """Compare two builds, which have the same kinds; `size` weighs what is not a kernel."""
+    """Compare two builds with the same kinds; `size` weighs everything except kernels."""
     changes = {kind: _find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"}
     old, new = (_size_by_architecture(build, size) for build in (before, after))
     changes["architectures"] = _find_changes(old, new)
@@ -59,7 +59,7 @@ def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Di
 def _find_changes(
     before: Mapping[Place, Any], after: Mapping[Place, Any], size: Callable[[Any], float] = float
 ) -> tuple[Change, ...]:
-    """Find what is not equal in both, sorted by how much its `size` changed."""
+    """Find the things that differ, sorted by the change of their `size`."""
 
     def amount(change: Change) -> tuple[object, ...]:
         old, new = (0 if value is None else size(value) for value in (change.before, change.after))

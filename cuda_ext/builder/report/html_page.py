@@ -24,18 +24,19 @@ from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 from cuda_ext.formats.sha256 import sha256
 
-# In the head of every report, whatever version wrote it.
+# A text in the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'
 _HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
 _SCHEMA = 4
 # Rows that a page holds: the most expensive headers, and the largest changes.
 _LIMITS = {"headers": 60, "changes": 300, "contents": 100}
-# Rows of which a page holds elements: there may be thousands, and its script draws the others from data.
+# The number of rows for which a page has elements; its script draws the other rows, perhaps thousands, from
+# data.
 _FIRST_ROWS = {"matrix": 25, "jobs": 20}
 # Phases in the tooltip of a job.
 _TOP_PHASES = 5
-# What the bytes of images are for, in the order of the columns.
+# The purposes of the bytes of images, in the order of the columns.
 _PARTS = ("code", "constants", "variables", "symbols", "debug", "other", "PTX", "LTO-IR", "Tile IR")
 # The resources of kernels that the table of changes shows, by its headings.
 _SHOWN_RESOURCES = {
@@ -139,7 +140,7 @@ def read_record(html: str) -> BuildRecord | None:
 
 
 def _sum_up(record: BuildRecord) -> Mapping[str, float]:
-    """Return what a build sums up to; ``seconds`` are those of all compilers, ``spilling`` counts kernels."""
+    """Return the totals of a build; ``seconds`` are those of all compilers, ``spilling`` counts kernels."""
     usages = record.kernels.values()
     return {
         "wall": record.duration,
@@ -155,7 +156,7 @@ def _sum_up(record: BuildRecord) -> Mapping[str, float]:
 
 
 def _describe_job(job: JobRecord) -> str:
-    """Return the tooltip of a job: what it was, how it ended, when, and its most expensive phases."""
+    """Return the tooltip of a job: its name, end and times, and its most expensive phases."""
     did = {"compiled": "compiled in", "failed": "failed after", "cached": "from the cache"}[job.ending]
     took = f" {format_duration(job.duration)}" if job.ending != "cached" else ""
     phases = sum_times([nest_spans(job)])[:_TOP_PHASES]
@@ -189,7 +190,7 @@ def _job_rows(jobs: Sequence[JobRecord]) -> list[list[Any]]:
 
 
 def _shades(record: BuildRecord) -> dict[str, float]:
-    """Return where each architecture lies between the first and the last of its kind: 0 to 1, for colours."""
+    """Return the position of each architecture among those of its kind, from 0 to 1, for colours."""
     names = sorted({job.architecture for job in record.jobs}, key=column_order)
     kinds = [[name for name in names if is_cubin(name) == kind] for kind in (True, False)]
     return {
@@ -208,7 +209,7 @@ def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:
 
 
 def _visible_changes(before: BuildRecord, after: BuildRecord) -> Difference:
-    """Compare two builds, without kernels of which the page would show no number that differs."""
+    """Compare two builds, without kernels for which the page would show no difference."""
     difference = compare(before.build, after.build)
 
     kernels = tuple(change for change in difference.changes["kernels"] if _changed_resources([change]))
@@ -216,7 +217,7 @@ def _visible_changes(before: BuildRecord, after: BuildRecord) -> Difference:
 
 
 def _changed_resources(changes: Sequence[Change]) -> dict[str, str]:
-    """The columns for the resources that changed anywhere."""
+    """Return the columns for the resources that changed anywhere."""
 
     def has_changed(field: str) -> bool:
         return any(growth(getattr(c.before, field), getattr(c.after, field)) for c in changes)

@@ -1,10 +1,10 @@
 """All compilations of a build: known products come from the cache, the others from an executor.
 
-The jobs that the libraries of all modules need first are collected before the executor is opened, so that the
-longest start first. A library whose jobs are done is packed at once, or needs its next jobs. While it waits,
-it does not hold its cached products, since nearly all libraries may wait.
+The batch collects the first jobs of all modules' libraries before it opens the executor, so that the longest
+jobs start first. A library whose jobs are done is packed at once, or needs its next jobs. While it waits, it
+does not hold its cached products, since nearly all libraries may wait.
 
-What compiles and packs is imported when it is needed: if nothing has changed, imports take most of the time.
+Modules that compile and pack are imported when needed: if nothing has changed, imports take most of the time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from cuda_ext.builder.scheduler.progress import Ending, Progress
     from cuda_ext.builder.scheduler.task import Task, TaskResult
 
-# The tasks that an executor has at a time, each with its source and a future.
+# The number of tasks that an executor has at a time, each with its source and a future.
 _SUBMITTED = 2000
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """A library that lacks the products of ``open_jobs`` jobs. ``cached`` are those that the cache has."""
+    """A library that lacks the products of ``open_jobs`` jobs. ``cached`` are the products in the cache."""
 
     index: int
     plan: LibraryPlan
@@ -50,7 +50,7 @@ class _Pending:
 
 # A library that waits for a product, and its own job for it.
 _Waiting = tuple[_Pending, Job]
-# By which the same job of several libraries is recognised.
+# The keys that identify the same job of several libraries.
 _Keys = tuple[str, ...]
 # A task, and the keys of its job.
 _Planned = tuple["Task", _Keys]
@@ -68,7 +68,7 @@ class Batch:
         self._progress = progress
         self._log = log
         self._results: dict[int, Library | BuildError] = {}
-        # By keys, so that a product that several libraries need is made once.
+        # By keys, so that a product for several libraries is made once.
         self._waiting: dict[_Keys, list[_Waiting]] = {}
         self._new: list[_Keys] = []
         self._cached: list[tuple[str, Job]] = []
@@ -79,15 +79,16 @@ class Batch:
     ) -> list[Library | BuildError]:
         """Build each of `libraries`, or return the error that it failed with.
 
-        If anything is to be compiled, the executor is opened for that number of tasks. Raises
-        :class:`BuildError` for what ends the whole build. In any case, the executor has ended afterwards, and
-        all products are in the cache.
+        If there is anything to compile, the executor is opened for this number of tasks. Raises
+        :class:`BuildError` for errors that end the whole build. In any case, the executor has ended
+        afterwards, and all products are in the cache.
         """
         for index, (plan, cache) in enumerate(libraries):
             self._begin(_Pending(index, plan, cache))
         tasks = self._tasks()
         if tasks:
-            # Before the display starts a thread: a process with a single thread starts workers faster.
+            # Do this before the display starts a thread: a process with a single thread starts workers
+            # faster.
             executor = open_executor(len(tasks))
             try:
                 self._compile(executor, tasks)
@@ -120,13 +121,13 @@ class Batch:
                 self._finish(library)
                 return
             found = [(job, known) for job in jobs if (known := self._look_up(library, job))]
-            # If others are to be waited for, these are missing again afterwards, and looked up again.
+            # If it has to wait for others, these are dropped, and looked up again afterwards.
             if not library.open_jobs:
                 for job, known in found:
                     self._take(library, job, known)
 
     def _look_up(self, library: _Pending, job: Job) -> CachedContent[tuple[bytes, ...]] | None:
-        """The encoded product of `job`; if the cache lacks it, `library` waits for it."""
+        """Return the encoded product of `job`; if the cache lacks it, `library` waits for it."""
         keys = library.cache.keys(job)
         known = None if keys in self._waiting else library.cache.find(job, keys)
         if known is None:
@@ -137,7 +138,7 @@ class Batch:
         return known
 
     def _take(self, library: _Pending, job: Job, known: CachedContent[tuple[bytes, ...]]) -> None:
-        """Give a product of the cache to `library`, which waits for a new one if it is damaged."""
+        """Give a cached product to `library`; if it is damaged, the library waits for a new one."""
         from cuda_ext.compiler.signatures.reflection import check_product
 
         try:
@@ -211,7 +212,7 @@ class Batch:
         return sorted(ordered, key=lambda item: -item[0].priority)
 
     def _compile(self, executor: Executor, tasks: Sequence[_Planned]) -> None:
-        """Have `tasks` done, and those that become necessary."""
+        """Do `tasks`, and the tasks that become necessary."""
         unsubmitted = deque(tasks)
         self._show_planned(tasks)
         running = 0
@@ -230,7 +231,7 @@ class Batch:
             unsubmitted.extendleft(reversed(more))
 
     def _receive(self, job: Job, keys: _Keys, future: Future[TaskResult]) -> list[_Pending]:
-        """Give the product of `job` to the libraries that wait for it; return those that can go on now."""
+        """Give the product of `job` to the libraries that wait for it; return those that can continue."""
         waiting = self._waiting.pop(keys)
         first = waiting[0][0]
         reads: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: Dask assigns tasks to workers, and repeats what is lost with a worker."""
+"""A Dask cluster as an executor: Dask assigns tasks to workers, and repeats the tasks of a lost worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _DaskExecutor(ClientExecutor):  # type: ignore[misc]  # distributed has no
 def connect(address: str) -> Executor:
     """Connect to the scheduler at `address`, and wait for its first worker.
 
-    Raises :class:`OSError`, or :class:`ValueError` for an address that is none.
+    Raises :class:`OSError`, or :class:`ValueError` for an invalid address.
     """
 
     def open_client() -> Client:

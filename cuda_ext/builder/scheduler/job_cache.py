@@ -1,6 +1,6 @@
 """Products of jobs, compressed images, and libraries, in the cache.
 
-Their keys are all that determines them, but the headers that the compiler reads.
+Their keys cover everything that determines them, except for the headers that the compiler reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.identity import identity_of, linker_files
 from cuda_ext.toolchain.programs.header_dependencies import Resolver
 
-# The bytes up to which an image is compressed again: the cache takes as long.
+# The size in bytes up to which an image is compressed again, since the cache takes as long.
 _SMALL = 1 << 15
 
 
@@ -90,19 +90,19 @@ class JobCache:
             self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
 
     def find_refusal(self, plan: LibraryPlan) -> str:
-        """Find the text with which the trial `plan` failed; an empty string if it is not known to fail."""
+        """Find the text of the failure of the trial `plan`; an empty string if none is known."""
         resolve = self._resolver(plan.units)
         known = self._contents.find(key_of("refusal", self._library_key(plan)), resolve, bytes.decode)
         return known.content if known else ""
 
     def keep_refusal(self, plan: LibraryPlan, text: str) -> None:
-        """Keep the `text` with which the trial `plan` failed, until a header that it lacks is there."""
+        """Keep the `text` of the failure of the trial `plan`, until a header that it lacks exists."""
         missing = [f"?{name}" for name in re.findall(r'cannot open source file "(.+?)"', text)]
         resolve = self._resolver(plan.units)
         self._contents.keep(key_of("refusal", self._library_key(plan)), missing, resolve, text.encode())
 
     def keys(self, job: Job) -> tuple[str, ...]:
-        """Return a key for each part of the product of `job`, by which equal jobs are recognised."""
+        """Return a key for each part of the product of `job`. Equal jobs have equal keys."""
         if isinstance(job, LinkJob):
             fields: list[str | bytes] = [job.action, self._linker, str(job.architectures[0])]
             for item in job.inputs:
@@ -112,7 +112,7 @@ class JobCache:
         return tuple(key_of(job.action, source, str(architecture)) for architecture in job.architectures)
 
     def _library_key(self, plan: LibraryPlan) -> str:
-        """The key of the library of `plan`, which includes the headers of its units."""
+        """Return the key of the library of `plan`, which covers the headers of its units."""
         fields = [plan.compress, plan.emit, plan.stem, str(plan.part), " ".join(map(str, plan.architectures))]
         if plan.link:
             fields += [plan.module, *sorted({unit.kind for unit in plan.units})]
@@ -124,7 +124,7 @@ class JobCache:
         """Make the tool chain's headers available for `units`, before digests of headers are taken."""
         for unit in units:
             if unit.may_include:
-                # NVRTC's own headers are unpacked now, the first time on this machine.
+                # Unpack NVRTC's own headers, the first time on this machine.
                 self.compiler.search_path(unit)
                 self._digests.begin()
                 return
@@ -138,14 +138,14 @@ class JobCache:
             return lambda name: own.get(name) or self._resolvers_of(units)[0](name)
 
         def resolve(name: str) -> str | None:
-            # One name may lead each unit to another file.
+            # One name may lead units to different files.
             digests = [own.get(name), *(resolver(name) for resolver in self._resolvers_of(units))]
             return " ".join(digest or "" for digest in digests) if any(digests) else None
 
         return resolve
 
     def files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> set[str]:
-        """The compiler's own files, and the files of the tool chain that `names` lead `units` to."""
+        """Return the compiler's own files, and the tool chain's files that `names` mean in `units`."""
         return {*map(str, self.compiler.files()), *self._outside_files(units, names)}
 
     def _are_settled(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> bool:

@@ -1,8 +1,8 @@
-"""An executor that the environment names, in place of worker processes of this machine.
+"""An executor that the environment names, instead of worker processes of this machine.
 
 ``CUDA_EXT_EXECUTOR=module:function`` names a function that returns a :class:`concurrent.futures.Executor`.
 ``CUDA_EXT_DASK_SCHEDULER`` is the address of a Dask cluster, for `dask_executor`.
-The processes of an executor need the packages of the build, and none of its files.
+The processes of an executor need the packages of the build, but none of its files.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _call(name: str) -> Executor:
 
 
 class NamedExecutor(Executor):
-    """Has `executor` call tasks, which `variable` named. A task may take `limit` seconds."""
+    """Lets `executor`, named by `variable`, call tasks. A task may take `limit` seconds."""
 
     def __init__(self, variable: str, executor: Executor, limit: float) -> None:
         self._variable = variable

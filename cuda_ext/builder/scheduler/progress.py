@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Ending = Literal["compiled", "cached", "failed"]
 
-# Running jobs that the live display names.
+# The number of running jobs that the live display names.
 _MOST_NAMES = 4
-# The seconds and compilations from which the remaining time can be estimated.
+# The seconds and compilations after which the remaining time can be estimated.
 _ENOUGH_SECONDS, _ENOUGH_JOBS = 2.0, 3
 
 
 class Progress:
-    """Counts what a build does, from any thread, and shows messages alone: for builds within another tool.
+    """Counts a build's steps, from any thread, and shows only messages: for builds within another tool.
 
     :meth:`close` must always be called.
     """
@@ -58,7 +58,7 @@ class Progress:
             self._running[job] += 1
 
     def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:  # noqa: ARG002
-        """Note that `job` ended after `seconds`; a verbose display shows the `commands` that did it."""
+        """Note that `job` ended after `seconds`; a verbose display shows its `commands`."""
         with self._lock:
             self._by_ending[ending] += 1
             # There may be more jobs than planned, and the display must not show 57/56.
@@ -152,7 +152,7 @@ class _Lines(Progress):
             self._show(self._summary())
 
     def _end(self) -> bool:
-        """Note that the build has ended; return whether that is new."""
+        """Note that the build has ended; return False if this was known."""
         with self._lock:
             is_closed, self._is_closed = self._is_closed, True
         return not is_closed
@@ -210,7 +210,7 @@ class _Live(_Lines):
             self._show(f"failed: {job} after {format_seconds(seconds)}", "red")
 
     def _end(self) -> bool:
-        is_new = super()._end()  # first: jobs that still begin must not draw again
+        is_new = super()._end()  # do this first: jobs that still begin must not draw again
         atexit.unregister(self._at_exit)
         self._live.stop()
         return is_new

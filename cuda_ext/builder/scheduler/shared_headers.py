@@ -10,14 +10,14 @@ from cuda_ext.builder.scheduler.timings import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
 from cuda_ext.text.includes import leading_headers
 
-# Precompiling takes as long as compiling two or three units. What takes less than these seconds is read anew.
+# Precompiling takes as long as compiling two or three units. Headers that take fewer seconds are read anew.
 FEWEST, _SECONDS = 4, 0.4
 _Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SharedHeaders:
-    """The source of include directives that units of the same options and targets begin with.
+    """The include directives that units of the same options and targets begin with, as source text.
 
     ``tasks`` compile these units, of ``all_tasks`` that are planned together.
     """
@@ -28,7 +28,7 @@ class SharedHeaders:
 
 
 def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
-    """Find the headers that several of `jobs`, all of one compiler, share. All are of the tool chain."""
+    """Find the tool chain's headers that several of `jobs`, all of one compiler, share."""
     alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
     for job in jobs:
         options = job.unit.options
@@ -46,7 +46,7 @@ def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
 
 
 def _best(sequences: Iterable[_Names]) -> _Names:
-    """The common beginning of `sequences` that saves most; empty if none is worth it."""
+    """Find the common beginning of `sequences` that saves most; empty if none is worth it."""
     counts = Counter(beginning for names in sequences for beginning in _beginnings(names))
     saved = {
         names: (count - FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))

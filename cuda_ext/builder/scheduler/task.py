@@ -1,4 +1,4 @@
-"""Jobs on their way to a compiler: what is sent to another process, and what comes back."""
+"""Tasks: jobs as they are sent to another process, and the results that it returns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 class TaskResult:
     """The encoded product of a job, and the headers that it depends on.
 
-    ``commands`` did it; ``worker`` names the process, ``began`` is when, in seconds since the epoch, and
-    ``seconds`` how long it took there.
+    ``commands`` are the commands of the job; ``worker`` names the process. ``began`` is the start, in seconds
+    since the epoch, and ``seconds`` the duration there.
     """
 
     product: tuple[bytes, ...]
@@ -62,7 +62,7 @@ class Task:
         return str(self.job)
 
     def __call__(self) -> TaskResult:
-        """Raises :class:`~cuda_ext.errors.BuildError`."""
+        """Do the job. Raises :class:`~cuda_ext.errors.BuildError`."""
         with _lock:
             compiler = _open(self.compiler, self.timed)
         with _lock if compiler.name in ("nvrtc", "tile") else nullcontext():
@@ -87,8 +87,8 @@ class Task:
         )
 
 
-# For callers with several threads: NVRTC's front end compiles one program at a time, and the scratch
-# directory of a process's Nvrtc is for one.
+# For callers with several threads: NVRTC's front end compiles one program at a time, and one Nvrtc owns the
+# scratch directory of a process.
 _lock = threading.Lock()
 
 

@@ -14,11 +14,11 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.codec import encode, key_of
 from cuda_ext.text.includes import find_includes
 
-# Estimates without a measurement, in seconds, as NVRTC 13.5 takes on a core of a server: for any job, and for
-# each byte of a source with its instantiations, of the project's headers, and of what is linked.
+# Estimates without a measurement, in seconds, for NVRTC 13.5 on a core of a server: for any job, and for
+# each byte of a source with its instantiations, of the project's headers, and of linked objects.
 _JOB, _BYTE, _HEADER_BYTE, _LINKED_BYTE = 0.02, 2e-5, 2e-6, 3e-6
-# The headers that take longest, by the beginning of their names, and any other. They include each other, so
-# that only the longest counts.
+# The headers that take longest, by the prefix of their names, and any other header. They include each other,
+# so only the longest counts.
 _HEADERS = {
     "cutlass/": 3.0,
     "cute/": 3.0,
@@ -44,7 +44,7 @@ class Timings:
         self._measured: dict[str, float] = {}
 
     def expected(self, module: str, job: Job) -> float:
-        """The seconds that `job` took, or will take, as an estimate."""
+        """Return the seconds that `job` took, or an estimate."""
         if self._known is None:
             self._known = read_record(self._store, self._key, _Entry()).seconds
         if (known := self._known.get(f"{module} {job}")) is not None:
@@ -63,10 +63,10 @@ class Timings:
 
 
 def _estimate(unit: TranslationUnit) -> float:
-    """The seconds that a compilation of `unit` for one target takes."""
+    """Estimate the seconds that a compilation of `unit` for one target takes."""
     explicit = unit.source.count(b"template __global__")
     templates = max(1, unit.source.count(b"__global__") - explicit)
-    # Each instantiation takes as long as its template, the share of one kernel in the text.
+    # An instantiation takes as long as its template, which is the share of one kernel in the text.
     copies = 1 + (len(unit.instantiate) + explicit) / templates
     own = _BYTE * len(unit.source) * copies + _HEADER_BYTE * sum(map(len, unit.headers.values()))
     return _JOB + own + max(map(header_seconds, (unit.source, *unit.headers.values())))
@@ -74,7 +74,7 @@ def _estimate(unit: TranslationUnit) -> float:
 
 @lru_cache(maxsize=10_000)  # since units share their headers
 def header_seconds(text: bytes) -> float:
-    """The seconds that the longest of the tool chain's headers takes which `text` includes."""
+    """Return the seconds of the slowest of the tool chain's headers that `text` includes."""
     included = (each for each in find_includes(text).named if not (each.is_quoted or each.is_test))
     return max((_seconds(each.name) for each in included), default=0.0)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from cuda_ext.errors import ConfigError
 
-# The memory that a compilation with CUB needs.
+# The memory that a compilation with CUB needs, in bytes.
 _MEMORY_OF_A_WORKER = 1 << 30
 _MOST = 1024
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def worker_count(environ: Mapping[str, str], warn: Callable[[str], None] = lambda _: None) -> int:
-    """``MAX_JOBS``, or else the number of cores, limited by the memory that is available."""
+    """Return ``MAX_JOBS``, or else the number of cores, limited by the available memory."""
     if text := environ.get("MAX_JOBS", "").strip():
         if not (match := re.fullmatch("0*([1-9][0-9]*)", text)):
             raise ConfigError(
@@ -34,9 +34,9 @@ def worker_count(environ: Mapping[str, str], warn: Callable[[str], None] = lambd
     return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))
 
 
-# Read here, since loky takes longer to import than a small build takes, and psutil knows no cgroups.
+# Determined here, since importing loky takes longer than a small build, and psutil knows no cgroups.
 def _available_cores() -> int:
-    """The cores that this process, or the container that it is in, may use."""
+    """Return the number of cores that this process, or its container, may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = (_CGROUP / "cpu.max").read_text().split()
@@ -45,7 +45,7 @@ def _available_cores() -> int:
 
 
 def _available_memory() -> int:
-    """The bytes that this machine, or the container that this process is in, has left."""
+    """Return the free memory of this machine, or of the process's container, in bytes."""
     available = sys.maxsize
     with suppress(OSError, ValueError, IndexError):
         kilobytes = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]

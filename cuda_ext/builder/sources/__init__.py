@@ -1,1 +1,1 @@
-"""The files of a project: :mod:`~cuda_ext.builder.sources.plan` plans what is compiled of them."""
+"""The files of a project: :mod:`~cuda_ext.builder.sources.plan` plans their compilation."""

@@ -1,4 +1,4 @@
-"""``compile_commands.json``: the commands with which clangd reads the device sources of a project.
+"""``compile_commands.json``: commands from which clangd learns how to read the device sources of a project.
 
 No compiler runs these commands. They make clang see a source as the build's compiler does: with the same
 language, macros and headers. For NVRTC no headers of the host are searched, and its builtin declarations are
@@ -55,7 +55,7 @@ class Command(TypedDict):
 
 
 def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
-    """An entry for each device source of each module. Raises :class:`BuildError`."""
+    """List an entry for each device source of each module. Raises :class:`BuildError`."""
     commands: list[Command] = []
     compiler_for = cache(lambda choice: open_compiler(choice, environ))
     for module in project.modules:
@@ -79,7 +79,7 @@ def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> 
 
 
 def choose_place(project: Project) -> Path:
-    """The file in the common directory of all device code, where clangd looks first.
+    """Return the file in the common directory of all device code, where clangd looks first.
 
     Raises :class:`ConfigError` if that file would hide CMake's from clangd.
     """
@@ -101,7 +101,7 @@ def write(place: Path, commands: Sequence[Command]) -> None:
     Concurrent writers wait for each other. Raises :class:`ConfigError` if the file is another program's or a
     path is not UTF-8, and :class:`OSError`.
     """
-    _render(place, commands)  # before anything is written
+    _render(place, commands)  # check this before anything is written
     place.parent.mkdir(parents=True, exist_ok=True)
     named = {_path(command) for command in commands}
     directories = {command["directory"] for command in commands}
@@ -157,7 +157,7 @@ def _path(entry: Mapping[str, Any]) -> str:
 
 
 def _architecture(names: Iterable[str]) -> Architecture:
-    """The newest GPU among `names` that every clangd knows, or else the oldest."""
+    """Choose the newest GPU among `names` that every clangd knows, or else the oldest."""
     targets = set()
     for name in names:
         try:
@@ -170,7 +170,7 @@ def _architecture(names: Iterable[str]) -> Architecture:
 
 
 def _view(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
-    """The arguments that make clang read a source as its compiler does."""
+    """Yield the arguments that make clang read a source as its compiler does."""
     # Nothing is compiled for a GPU; ignore a toolkit that clang may find on this machine.
     yield from ("-nocudalib", "--no-cuda-version-check", "-Wno-unknown-cuda-version")
     if options.relocatable:
@@ -199,7 +199,7 @@ _DEVICE_BY_DEFAULT = {"-default-device", "--device-as-default-execution-space"}
 
 
 def _macros(options: Options) -> Iterator[str]:
-    """The macros that a module defines, and those in its options."""
+    """Yield the macros that a module defines, and those in its options."""
     yield from definitions(options)
     for option, following in pairwise((*options.raw, "")):
         if match := re.fullmatch(r"(-D|-U|--define-macro|--undefine-macro)=?(.*)", option, re.DOTALL):
@@ -208,14 +208,14 @@ def _macros(options: Options) -> Iterator[str]:
 
 
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
-    """The search path of the tool chain's headers."""
+    """Yield the search path of the tool chain's headers."""
     directories = list(compiler.search_path(TranslationUnit("", b"", options=options)))
     if any(map(is_for_now, directories)):
         raise ToolchainError(
             "NVRTC's headers, which editors read, cannot be kept",
             remedy="set CUDA_EXT_CACHE to a directory that you can write",
         )
-    if isinstance(compiler, Nvcc):  # which finds CCCL by itself
+    if isinstance(compiler, Nvcc):  # nvcc finds CCCL by itself
         directories += [directory / "cccl" for directory in directories]
     for directory in dict.fromkeys(directories):
         if directory.is_dir():

@@ -1,7 +1,7 @@
-"""Find a kernel that two sources define before anything is compiled, where their text leaves no doubt.
+"""Find kernels that two sources define before anything is compiled, if the texts leave no doubt.
 
-Macros, overloads and what is compiled conditionally are left to the compiler: the kernels of all images are
-compared afterwards.
+Macros, overloads and conditional code are left to the compiler: afterwards, the kernels of all images are
+compared.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _KINDS: dict[str, SourceKind] = {
 
 
 def kind_of(name: str) -> SourceKind:
-    """Return the kind of a source, by its suffix; that of a Python file is in its text."""
+    """Return the kind of a source by its suffix; the text of a Python file determines its kind."""
     return _KINDS[_suffix(name)]
 
 
@@ -111,7 +111,7 @@ def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
 
 
 def find_output(where: str, root: Path, name: str | None) -> Path | None:
-    """Return the path of the file of the project that a build is to write, by the key path `where`."""
+    """Return the project's file that a build writes, named at the key path `where`."""
     if not name:
         return None
     key = _Key(where, root)
@@ -145,7 +145,7 @@ class _Key:
         return names
 
     def check_inside(self, path: str) -> None:
-        """Check that `path` is one within the project."""
+        """Check that `path` is within the project."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or Path(path).anchor or ".." in pure.parts:
             raise self.error(

@@ -42,7 +42,7 @@ def searched_directories(project: Project) -> set[str]:
         for pattern in (*module.settings.sources, *module.settings.headers):
             directories.update(_directories_of(pattern, project.root))
         include_dirs = [os.path.normpath(name) for name in module.settings.include_dirs]
-        # An include of detail/x.h looks into the directory detail of each of them.
+        # An include of detail/x.h looks into the directory detail of each of these.
         inner = {os.path.relpath(p, d) for d in include_dirs for p in directories if _within(p, d)}
         directories.update(os.path.normpath(f"{d}/{i}") for d in include_dirs for i in {".", *inner})
     return {name or "." for name in directories}

@@ -28,7 +28,7 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
-# Those that CUDA's header of tiles refuses.
+# The C++ standards that CUDA's header for tiles refuses.
 _OLD_STANDARDS = ("c++03", "c++11", "c++14", "c++17")
 
 
@@ -38,7 +38,7 @@ def plan_module(
     compiler_of: Callable[[SourceKind], CompilerInfo],
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
-    """Return all that decides the module's bytes; `compiler_of` is asked for the compilers of its sources.
+    """Return everything that determines the module's bytes; `compiler_of` returns the compiler of a kind.
 
     Raises :class:`BuildError` for an invalid plan.
     """
@@ -57,7 +57,7 @@ def plan_module(
         if key not in targets:
             try:
                 found = _architectures(module, unit.name, compiler, environ)
-            except ToolchainError as error:  # of a front-end; the other compilers are there
+            except ToolchainError as error:  # a front-end is missing; the other compilers exist
                 error.where = error.where or unit.name
                 raise
             targets[key] = targets_of(unit.kind, found)
@@ -111,7 +111,7 @@ def plan_module(
 
 
 def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
-    """Make cubins of the same described kernels one library: they are for different architectures."""
+    """Unite cubins of the same described kernels, for different architectures, in one library."""
     united: list[LibraryPlan] = []
     for library in libraries:
         names = {kernel.expression for kernel in library.units[0].kernels}
@@ -132,7 +132,7 @@ def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
 
 
 def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
-    """Raise :class:`ConfigError` for settings that the kernels of `unit`, a front-end's, do not have."""
+    """Raise :class:`ConfigError` for settings that kernels of a front-end, in `unit`, do not have."""
     title = {"tile": "CUDA Tile", "cutile": "cuTile", "triton": "Triton"}[unit.kind]
     for key, value in (("compiler", "nvrtc"), ("link", False)):
         if getattr(module.settings, key) != value and (key == "link" or unit.kind == "tile"):
@@ -153,9 +153,9 @@ def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
 def _parts(
     unit: TranslationUnit, settings: Settings, architectures: tuple[Architecture, ...]
 ) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
-    """`unit`, or one unit for each of its instantiations, and what each is compiled for.
+    """Return `unit`, or one unit for each of its instantiations, with the architectures of each.
 
-    The first part has the kernels that are no templates.
+    The first part has the kernels that are not templates.
     """
     instantiate = unit.instantiate
     if unit.kind in PYTHON:
@@ -169,7 +169,7 @@ def _parts(
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:
-    """Return which compiler the project in `root` uses for sources with these `settings`."""
+    """Return the compiler that the project in `root` uses for sources with these `settings`."""
     executable = str(root / settings.nvcc) if settings.nvcc else None
     return CompilerChoice(settings.compiler, executable, settings.launcher)
 

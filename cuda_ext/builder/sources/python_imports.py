@@ -1,4 +1,4 @@
-"""Gather the files of the project that a Python source imports, as headers are for CUDA C++."""
+"""Gather the project's files that a Python source imports, like the headers of CUDA C++."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.regular_file import read_file
 
-# Directories of the project that are on the path of its sources.
+# Directories of the project on the import path of its sources.
 _ROOTS = ("src", "")
 
 
 def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
-    """Read the files below `root` that `source`, whose path is `name`, imports, and those that they import.
+    """Read the files below `root` that `source`, the text of the file `name`, imports, directly or not.
 
-    Imports anywhere in a file count. A package's ``__init__.py`` is only there if something imports a name of
-    it: packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid syntax.
+    Imports anywhere in a file count. A package's ``__init__.py`` is included only if something imports a name
+    of it: packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid
+    syntax.
     """
     found: dict[str, bytes] = {}
     waiting = [(name, source)]
@@ -33,7 +34,7 @@ def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
 
 
 def _imports(path: str, source: bytes) -> Iterator[str]:
-    """The modules that a file may import, as paths below a root and without suffix."""
+    """Yield the modules that a file may import, as paths below a root and without suffix."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -67,7 +68,7 @@ def _below_root(path: str) -> str:
 
 
 def _files(root: Path, module: str) -> Iterator[str]:
-    """The file of `module` below `root`."""
+    """Yield the file of `module` below `root`."""
     for directory in _ROOTS:
         for file in (f"{module}.py", f"{module}/__init__.py"):
             path = posixpath.join(directory, file)

@@ -1,4 +1,4 @@
-"""Functions of Python sources: which front-end compiles them, and whether instantiations fit them.
+"""Functions of Python sources: find their front-end, and check that instantiations fit them.
 
 No source is imported.
 """
@@ -21,7 +21,7 @@ _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
 
 
 def front_end_of(name: str, source: bytes) -> SourceKind:
-    """The front-end of the Python file `name`, by the decorators of its functions; Triton if none shows it.
+    """Find the front-end of the Python file `name` by its functions' decorators; Triton if none shows it.
 
     Raises :class:`BuildError` for a file without decorated functions, or with those of several front-ends.
     """
@@ -44,10 +44,11 @@ def front_end_of(name: str, source: bytes) -> SourceKind:
 def check_instantiations(
     unit: TranslationUnit, texts: Mapping[int, str], where: str, tuning: TuningTable | None = None
 ) -> list[str]:
-    """Return the instantiations of `unit` that `texts` ask for, in one spelling.
+    """Return the instantiations of `unit` that `texts` request, in canonical spelling.
 
-    These are by their positions at the key path `where`. Each is there in all configurations of `tuning`, and
-    one with hints is followed by the same without them. Raises :class:`ConfigError`.
+    `texts` are by their positions at the key path `where`. Each instantiation occurs in all configurations of
+    `tuning`. An instantiation with hints is followed by the same one without hints. Raises
+    :class:`ConfigError`.
     """
     functions = {function.name: function for function in find_functions(unit.source)}
     checked: dict[str, None] = {}
@@ -70,7 +71,7 @@ def check_instantiations(
                 check_comparable(comparison.name, configured.parameters, here)
             if not configured.condition or can_hold(parse(configured.condition)):
                 checked[str(configured)] = None
-            elif not tuning:  # whose sizes need not have the hints
+            elif not tuning:  # with a table, sizes need not have the hints
                 raise ConfigError(
                     f"{configured.condition} never holds",
                     where=here,
@@ -83,7 +84,7 @@ def check_instantiations(
 def one_for_each_instantiation(
     unit: TranslationUnit, architectures: Sequence[Architecture]
 ) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
-    """Divide `unit` by its instantiations, each with those of `architectures` that serve its condition.
+    """Divide `unit` by its instantiations, each with the `architectures` on which its condition may hold.
 
     Raises :class:`ConfigError` if there is no instantiation.
     """

@@ -1,6 +1,7 @@
-"""Tables of measured configurations: each becomes an instantiation for the case that it was measured in.
+"""Tables of measured configurations: each entry becomes an instantiation for the case of its measurement.
 
-They are JSON. The entries under ``tuned`` are what ``triton.autotune`` caches, with the GPU that it measured.
+They are JSON. The entries under ``tuned`` are cache files of ``triton.autotune``, with the GPU of the
+measurement.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
 
-# Values of parameters and options, as Python spells them.
+# Values of parameters and options in Python's spelling.
 _Configuration = Mapping[str, str]
-# The dtypes of PyTorch whose names are not those in instantiations.
+# PyTorch's dtypes whose names differ from those in instantiations.
 _DTYPES = {
     "bool": "i1",
     "float16": "fp16",
@@ -35,13 +36,13 @@ _DTYPES = {
 }
 
 
-_DEEPEST = 8  # array within an array
+_DEEPEST = 8  # the limit of arrays within arrays
 _INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
 _COMPARED = rf"{_INTEGER}|\*.*"
 
 
 class _Entry(NamedTuple):
-    """The best configuration on a device: for the values ``key`` of parameters, or where ``when`` holds."""
+    """The best configuration on a device: for the values ``key`` of parameters, or if ``when`` holds."""
 
     where: str
     device: str
@@ -51,7 +52,7 @@ class _Entry(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Conditions on which a configuration is the best; ``is_keyed`` if they are values of the key."""
+    """Conditions under which a configuration is the best; if it ``is_keyed``, they are values of the key."""
 
     device: str
     configuration: _Configuration
@@ -85,9 +86,9 @@ class TuningTable:
         return cls(name, values.get("key", ()), values.get("tuned", ()), values["default"])
 
     def configure(self, each: Instantiation, function: PythonFunction) -> list[Instantiation]:
-        """`each` in every configuration that is the best for its types somewhere; the default is the last.
+        """Return `each` in every configuration that is the best for its types in some case, the default last.
 
-        Raises :class:`ConfigError` for what does not fit the function.
+        Raises :class:`ConfigError` for a configuration that does not fit the function.
         """
         for name in self.key:
             check_parameter(name, function, f"{self.name}: table.key")
@@ -98,7 +99,7 @@ class TuningTable:
             if condition is None:
                 continue
             new = _Group(entry.device, entry.configuration, entry.key is not None, [condition])
-            # Values of one key exclude each other, so that their order does not matter.
+            # Values of one key exclude each other, so their order does not matter.
             last = takewhile(lambda group: group.is_keyed, reversed(groups)) if new.is_keyed else ()
             same = next((group for group in last if group[:2] == new[:2]), new)
             if same is new:
@@ -110,7 +111,7 @@ class TuningTable:
         return [*tuned, replace(each, configuration=self.default)]
 
     def _condition(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> str | None:
-        """When `entry` is the best for `each`; ``None`` if it was measured for other types or constants."""
+        """Return the condition of `entry` for `each`; ``None`` if its types or constants are others."""
         types = {parameter.argument: parameter.type for parameter in each.parameters}
         if entry.key is None:
             for comparison in list_comparisons(parse(entry.when)):
@@ -151,7 +152,7 @@ def check_parameter(name: str, function: PythonFunction, where: str) -> None:
 
 
 def check_comparable(name: str, parameters: Sequence[TypedParameter], where: str) -> None:
-    """Check that a launch can compare what `name` stands for: a parameter, or a shape or stride of one."""
+    """Check that a launch can compare `name`: a parameter, or a shape or stride of one."""
     types = {parameter.argument: parameter.type for parameter in parameters}
     argument, _, extent = name.partition(".")
     if name == SM or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
@@ -207,7 +208,7 @@ def _check_count(value: object, where: str) -> int | None:
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _COUNT = Kind(_check_count, {})
 _UNSET = Kind(_check_unset, {})
-# What triton.Config has, and its defaults.
+# The attributes of triton.Config, and their defaults.
 _CONFIG = table(
     {
         "kwargs": mapping("", lambda _, __: None, Kind(_check_constant, {}), "a table of values"),
