@@ -98,7 +98,7 @@ def is_kind(type_: str, kind: str, size: int) -> bool:
 
 
 def array_size(type_: str) -> int | None:
-    """The bytes of an array of a fundamental type; ``None`` for other types."""
+    """Return the bytes of an array of a fundamental type; ``None`` for other types."""
     element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
     if element not in _FUNDAMENTAL or not all(len(n) < 16 and n.isascii() and n.isdigit() for n in counts):
         return None

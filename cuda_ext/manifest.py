@@ -248,7 +248,7 @@ class Manifest(NamedTuple):
         return any(name == each.partition(" if ")[0] for image in images for each in image.launches)
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
-        """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
+        """Return the lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         return image.names.get(name, entity.lowered)
 

@@ -150,7 +150,7 @@ def build(
 
 
 def _find_places(project: Project, output: Path | None, shared: Output | None) -> dict[str, Path]:
-    """The directory for each module's package.
+    """Return the directory for each module's package.
 
     Raises :class:`ConfigError` if there is no such place, or something else is there.
     """
@@ -194,7 +194,7 @@ def _build(
 
 
 def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> Output | None:
-    """The output, unless it is the source tree: that may hold modules written by cuda_ext.save."""
+    """Return the output, unless it is the source tree: that may hold modules written by cuda_ext.save."""
     from cuda_ext.builder.package.in_place import Output
 
     if output is None:
@@ -204,7 +204,7 @@ def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> 
 
 
 def _list_inputs(project: Project) -> set[str]:
-    """The table, sources, headers and searched directories, which a depfile names."""
+    """Return the table, sources, headers and searched directories, which a depfile names."""
     from cuda_ext.builder.sources.inputs import TABLE, searched_directories
 
     names = {TABLE, *map(str, project.source_files()), *searched_directories(project)}

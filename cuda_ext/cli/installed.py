@@ -40,7 +40,7 @@ class InstalledModule:
     distribution: str = ""
 
     def read(self, file: str) -> bytes:
-        """The content of a file. Raises :class:`Failure`."""
+        """Return the content of a file. Raises :class:`Failure`."""
         try:
             return self.package.read(file)
         except OSError as error:
@@ -62,7 +62,7 @@ class InstalledModule:
 
 
 def installed_modules() -> list[InstalledModule]:
-    """All modules, sorted by name; of two with the same name, the one that an import would find."""
+    """Return all modules, sorted by name; of two with the same name, the one that an import would find."""
     modules: dict[str, InstalledModule] = {}
     for entry in _search_path():
         for module in _modules_at(entry):
@@ -71,7 +71,7 @@ def installed_modules() -> list[InstalledModule]:
 
 
 def named_modules(name: str) -> tuple[list[InstalledModule], str]:
-    """The module with that import name, or those in the package of that name; otherwise what to do.
+    """Return the module with that import name, or those in the package of that name; otherwise what to do.
 
     This includes modules that only an import hook finds.
     """
@@ -87,14 +87,14 @@ def named_modules(name: str) -> tuple[list[InstalledModule], str]:
 
 
 def _search_path() -> list[Path]:
-    """The places that imports search, without the standard library."""
+    """Return the places that imports search, without the standard library."""
     standard = os.path.realpath(Path(os.__file__).parent)
     places = dict.fromkeys(os.path.realpath(place or os.curdir) for place in (*sys.path, *_mapped()))
     return [Path(place) for place in places if place not in (standard, str(Path(standard, "lib-dynload")))]
 
 
 def _mapped() -> Iterator[str]:
-    """The places that editable installs of setuptools map packages to."""
+    """Yield the places that editable installs of setuptools map packages to."""
     # No attribute of other modules is read: some import when it is.
     for finder in [module for name, module in sys.modules.items() if name.startswith("__editable__")]:
         mapping = getattr(finder, "MAPPING", None)
@@ -123,7 +123,7 @@ def _modules_at(entry: Path) -> Iterator[InstalledModule]:
 def _named(
     packages: Iterable[Package], root: str, prefix: str = "", distribution: str = ""
 ) -> Iterator[InstalledModule]:
-    """The packages whose import name, by `prefix` and their place in `root`, is that of their manifest."""
+    """Yield the packages whose place in `root`, after `prefix`, is the import name in their manifest."""
     for package in packages:
         inner = "" if package.place == "." else package.place.replace("/", ".")
         name = ".".join(filter(None, (prefix, inner)))
@@ -132,7 +132,7 @@ def _named(
 
 
 def _listed_places(metadata: Path) -> Iterator[str]:
-    """The directories of manifests that a distribution lists."""
+    """Yield the directories of manifests that a distribution lists."""
     try:
         record = (metadata / "RECORD").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -96,7 +96,7 @@ class Output:
             self._stream.flush()
 
     def unescaped(self) -> Output:
-        """The same output for one who writes control sequences of his own."""
+        """Return the same output for one who writes control sequences of his own."""
         return Output(self._stream, str)
 
 

@@ -86,7 +86,7 @@ class _Reached(NamedTuple):
 
 
 def _reach(names: Iterable[str], read: Callable[[str], _Header | None]) -> _Reached:
-    """The headers `names` and all that they can reach, as `read` gives them."""
+    """Return the headers `names` and all that they can reach, as `read` gives them."""
     reached: dict[str, bytes] = {}
     may_name_more = False
     pending = list(names)
@@ -107,7 +107,7 @@ def _with_named(
     read: Callable[[str], _Header | None],
     find: Callable[[PossibleName], str | None],
 ) -> dict[str, bytes]:
-    """The headers `found`, and those that macros may name, where `find` gives the name of one."""
+    """Return the headers `found`, and those that macros may name, where `find` gives the name of one."""
     texts, may_name_more = found
     while may_name_more or text.may_name_more:
         possible = names_by_macros({source: text.text, **texts}, definitions)
@@ -176,7 +176,7 @@ class Headers:
         return self._headers[name]
 
     def _name(self, possible: PossibleName) -> str | None:
-        """The header for a name that macros may make, if that leads to a file of the project."""
+        """Return the header for a name that macros may make, if that leads to a file of the project."""
         path = self._root + possible.includer
         target = self._find(possible.name, self._directories(path, possible.is_quoted))
         if target is None or not is_inner_path(possible.name):
@@ -227,7 +227,7 @@ class Headers:
         return _Header(rewrite_includes(text, spell), tuple(names), find_includes(text).may_name_more)
 
     def _searched(self, path: str, include: Include, *, is_source: bool = False) -> tuple[str, ...]:
-        """The directories in which the file at `path` looks an include up."""
+        """Return the directories in which the file at `path` looks an include up."""
         if is_source or not include.word.endswith("_next"):
             return self._directories(path, include.is_quoted)
         # From the directory on behind that in which the file itself was found.
@@ -251,7 +251,7 @@ class Headers:
         return self._places[directory, name]
 
     def _canonical(self, path: str, real: str) -> str:
-        """The canonical name of the file at `path`: that of a link's target, unless its includes differ.
+        """Return the canonical name of the file at `path`: of a link's target, unless its includes differ.
 
         Compilers look up quoted names beside the link.
         """

@@ -201,7 +201,7 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
 
 
 def _all_objects(plan: LibraryPlan, products: Products) -> list[_Contents]:
-    """The objects of each unit. Raises :class:`CompilationError` with the failures of all units."""
+    """Return the objects of each unit. Raises :class:`CompilationError` with the failures of all units."""
     objects = []
     failures: list[BuildError] = []
     for unit in plan.units:

@@ -199,7 +199,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
 
 
 def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
-    """The comments above kernels in the sources and their headers."""
+    """Return the comments above kernels in the sources and their headers."""
     units = [unit for library in plan.libraries for unit in library.units if unit.kind == "cu"]
     texts = dict.fromkeys(text for unit in units for text in (*unit.headers.values(), unit.source))
     if not (texts := {text: None for text in texts if may_have_doc_comments(text)}):
@@ -208,7 +208,7 @@ def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
 
 
 def defines_no_kernel(source: str) -> CompilationError:
-    """The error for a source without a kernel."""
+    """Return the error for a source without a kernel."""
     return CompilationError(
         "defines no kernel",
         where=source,
@@ -230,7 +230,7 @@ def _without_empty(plan: ModulePlan, libraries: Sequence[Library]) -> tuple[Modu
 
 
 def defined_twice(expression: str, one: str, other: str) -> BuildError:
-    """The error for a kernel that two sources define."""
+    """Return the error for a kernel that two sources define."""
     places = f"in {one} and in {other}" if one != other else f"with threads and with tiles in {one}"
     return BuildError(
         f"kernel {expression!r} is defined twice, {places}",

@@ -119,7 +119,7 @@ class CompilerInfo(Protocol):
         """Its CUDA version, ``13.5``."""
 
     def capabilities(self) -> tuple[int, ...]:
-        """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
+        """Return the compute capabilities that it compiles for, ``(75, 80, ...)``."""
 
     def supports(self, architecture: Architecture) -> bool:
         """Return True if it compiles for exactly this architecture, suffix included."""

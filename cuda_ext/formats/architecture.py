@@ -54,7 +54,7 @@ class Architecture:
         return self.number // 10
 
     def as_kind(self, kind: ImageKind) -> Architecture:
-        """The same target for another kind of image."""
+        """Return the same target for another kind of image."""
         return Architecture(kind, self.number, self.suffix)
 
     def serves(self, other: Architecture) -> bool:

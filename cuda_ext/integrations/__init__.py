@@ -28,7 +28,7 @@ def exit_with_error() -> Iterator[None]:
 
 
 def _raised_in(error: Exception) -> str:
-    """The top-level package whose code raised `error`."""
+    """Return the top-level package whose code raised `error`."""
     frame = error.__traceback__
     while frame and frame.tb_next:
         frame = frame.tb_next

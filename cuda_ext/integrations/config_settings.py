@@ -20,7 +20,7 @@ _SETTINGS = {
 
 
 def build_environment() -> dict[str, str]:
-    """The environment of a build, with the settings that its front end was given.
+    """Return the environment of a build, with the settings that its front end was given.
 
     Raises :class:`~cuda_ext.errors.ConfigError` for what looks like a setting of this package, and is none.
     """

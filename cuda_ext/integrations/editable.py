@@ -43,7 +43,7 @@ def refresh(name: str) -> None:
 
 
 def _source_directory(name: str, here: str) -> str | None:
-    """The directory in the source tree of the package `name`, which was loaded from the directory `here`."""
+    """Return the source directory of the package `name`, which was loaded from the directory `here`."""
     record = _read(here, name)
     root: str = record["root"]
     if name in record["directories"]:
@@ -62,7 +62,7 @@ def _source_directory(name: str, here: str) -> str | None:
 
 
 def _read(directory: str, name: str) -> dict[str, Any]:
-    """The record of the package `name` in `directory`."""
+    """Return the record of the package `name` in `directory`."""
     record = read_record(directory)
     if record is not None:
         return record

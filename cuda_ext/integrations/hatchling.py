@@ -130,7 +130,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         return Project.required(Path(self.root), packages)
 
     def _source_directory(self, package: str) -> Path:
-        """The directory of `package` in the source tree, which need not exist."""
+        """Return the directory of `package` in the source tree, which need not exist."""
         if package in self._directories:
             return self._directories[package]
         parent, _, name = package.rpartition(".")

@@ -180,11 +180,11 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     @exit_with_error()
     def get_source_files(self) -> list[str]:
-        """The device sources and headers, for the sdist. No compiler is needed."""
+        """Return the device sources and headers, for the sdist. No compiler is needed."""
         return [str(path) for path in self.project.source_files()]
 
     def get_outputs(self) -> list[str]:
-        """The generated files in ``build_lib``; none before :meth:`run`, which determines them."""
+        """Return the generated files in ``build_lib``; none before :meth:`run`, which determines them."""
         return list(self._outputs)
 
     def get_output_mapping(self) -> dict[str, str]:
@@ -221,7 +221,7 @@ def _root(distribution: Distribution) -> Path:
 
 
 def _table(distribution: Distribution) -> object:
-    """The table ``[tool.cuda_ext]`` of pyproject.toml, or ``None``."""
+    """Return the table ``[tool.cuda_ext]`` of pyproject.toml, or ``None``."""
     try:
         document = tomllib.loads((_root(distribution) / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -249,7 +249,7 @@ def _source_directory(distribution: Distribution, package: str) -> Path:
 
 
 def _device_directories(distribution: Distribution, table: object) -> list[str]:
-    """The top-level directories without Python that `table`, valid or not, names."""
+    """Return the top-level directories without Python that `table`, valid or not, names."""
     from cuda_ext.builder.config.keys import Settings
 
     tops = {PurePosixPath(text).parts[:1] for text in (*Settings().sources, *_strings(table))}

@@ -130,11 +130,11 @@ class Symbol:
             self._copy(self._memory_of(destination, writable=True), stream, device, out=True)
 
     def tobytes(self, *, device: SupportsIndex | None = None) -> bytes:
-        """The variable's content as bytes."""
+        """Return the variable's content as bytes."""
         return bytes(self._content(device))
 
     def numpy(self, dtype: Any = None, *, device: SupportsIndex | None = None) -> NDArray[Any]:
-        """The variable's content as a numpy array of its shape.
+        """Return the variable's content as a numpy array of its shape.
 
         Structures need a `dtype`. Vectors such as ``float4`` become a last axis. Raises
         :class:`ArgumentError` for types that numpy lacks, and for a `dtype` of another size.

@@ -42,12 +42,12 @@ def take_parentheses(text: str) -> tuple[str, str] | None:
 
 
 def _step(token: str) -> int:
-    """The change of depth in brackets behind `token`."""
+    """Return the change of depth in brackets behind `token`."""
     return (token in "<([{") - (token in ">)]}")
 
 
 def find_end(text: str, start: int, ends: str, brackets: str) -> int:
-    """The index of the first of `ends` from `start` on, outside of `brackets`; the end if there is none."""
+    """Find the first of `ends` from `start` on, outside of `brackets`; return its index, or the end."""
     depth = 0
     for match in re.compile(f"[{re.escape(ends + brackets)}]").finditer(text, start):
         if match[0] in ends and depth <= 0:
@@ -58,5 +58,5 @@ def find_end(text: str, start: int, ends: str, brackets: str) -> int:
 
 
 def closing_bracket(text: str, start: int, brackets: str = "()") -> int:
-    """The index of the bracket that closes the one before `start`."""
+    """Return the index of the bracket that closes the one before `start`."""
     return find_end(text, start, brackets[1], brackets)

@@ -182,7 +182,7 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
 
 
 def _names(text: str) -> list[str]:
-    """The words of `text` that may be names: those outside of braces."""
+    """Return the words of `text` that may be names: those outside of braces."""
     while (outer := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = outer
     return [
@@ -193,7 +193,7 @@ def _names(text: str) -> list[str]:
 def declarators(
     text: str, marks: re.Pattern[str]
 ) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
-    """The matches of what `marks` seek: the namespaces of each, and where its declaration begins.
+    """Yield the matches of what `marks` seek: the namespaces of each, and where its declaration begins.
 
     Within a function or class there are no namespaces. Last comes whether it depends on a condition.
     """
@@ -227,7 +227,7 @@ def declarators(
 
 
 def kernel_names(content: bytes) -> frozenset[str]:
-    """The names of the kernels that `content` declares, without namespaces.
+    """Return the names of the kernels that `content` declares, without namespaces.
 
     Those that macros declare, and instantiations, are left out.
 
@@ -249,7 +249,7 @@ def _kernel_names(content: bytes) -> frozenset[str]:
 def read_kernel(
     text: str, start: int, macros: tuple[Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
-    """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
+    """Read the name and parameters of the kernel whose declarator is at `start`; True if it is defined."""
     end = find_end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
     written = _parameter_names(text[start:end])
@@ -262,7 +262,7 @@ def read_kernel(
 
 
 def _declared(declarator: str) -> tuple[str, str, str] | None:
-    """The name of the function in `declarator`, its template arguments, and its parameters."""
+    """Return the name of the function in `declarator`, its template arguments, and its parameters."""
     at = 0
     while (match := _CALL.search(declarator, at)) and match[1]:
         end = closing_bracket(declarator, match.end())
@@ -274,13 +274,13 @@ def _declared(declarator: str) -> tuple[str, str, str] | None:
 
 
 def _parameter_names(declarator: str) -> set[str]:
-    """The names of the parameters in `declarator`, as they are written there."""
+    """Return the names of the parameters in `declarator`, as they are written there."""
     opening = _CALL.search(_ATTRIBUTES.sub(" ", declarator))
     return {parameter.name for parameter in _parameters(declarator[opening.end() :])} if opening else set()
 
 
 def _instantiation(text: str, start: int) -> str:
-    """The kernel, with its template arguments, whose explicit instantiation goes on at `start`."""
+    """Return the kernel, with its template arguments, whose explicit instantiation goes on at `start`."""
     end = find_end(text, start, ";", "()")
     for match in _QUALIFIED_TEMPLATE.finditer(text, start, end):
         closing = closing_bracket(text, match.end(), "<>")
@@ -290,7 +290,7 @@ def _instantiation(text: str, start: int) -> str:
 
 
 def _variables(statement: str) -> list[str] | None:
-    """The names of the variables that `statement` declares: none for a function, ``None`` if unclear."""
+    """List the variables that `statement` declares: none for a function, ``None`` if unclear."""
     while template := _TEMPLATE.match(statement):
         statement = statement[closing_bracket(statement, template.end(), "<>") + 1 :]
     while attribute := _ATTRIBUTE.search(statement):
@@ -332,7 +332,7 @@ def _parameter(declared: str) -> DeclaredParameter:
 
 
 def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParameter, ...] | None:
-    """The parameters of the function `name`, whose definition a macro of another header marks as a kernel."""
+    """Find the parameters of the function `name`, which a macro of another header marks as a kernel."""
     for content in texts:
         if name.encode() in content:
             text = read_text(content).plain

@@ -27,7 +27,7 @@ def may_have_doc_comments(content: bytes) -> bool:
 
 
 def read_doc_comment(comment: str) -> str | None:
-    """The text of a `comment` with its slashes; ``None`` if it documents nothing that follows.
+    """Return the text of a `comment` with its slashes; ``None`` if it documents nothing that follows.
 
     >>> read_doc_comment("/// @brief Adds.")
     'Adds.'
@@ -81,7 +81,7 @@ def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
 
 
 def _last_comment(text: str, comments: Sequence[str]) -> list[str]:
-    """The last of `comments` whose words are in `text`, with those that it goes on from."""
+    """Return the last of `comments` whose words are in `text`, with those that it goes on from."""
     lines: list[str] = []
     begin = len(text)
     for word in reversed(list(re.finditer(rf"\b{_COMMENT}(\d+)\b", text))):

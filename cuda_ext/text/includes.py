@@ -118,7 +118,7 @@ def _include(
 
 
 def leading_headers(content: bytes) -> tuple[str, ...]:
-    """The headers that `content` includes before anything else, as the tool chain's are included."""
+    """Return the headers that `content` includes before anything else, as the tool chain's are included."""
     if b"<" not in content:
         return ()
     names: list[str] = []
@@ -143,7 +143,7 @@ class PossibleName(NamedTuple):
 
 
 def names_by_macros(texts: Mapping[str, bytes], definitions: bytes = b"") -> set[PossibleName]:
-    """The headers that `texts` may name, if macros of them and of `definitions` have any of their values."""
+    """List the headers that `texts` may name, with any values of their macros and of `definitions`."""
     using = {name: found for name, text in texts.items() if (found := find_includes(text).by_macro)}
     if not using:
         return set()
@@ -159,7 +159,7 @@ def names_by_macros(texts: Mapping[str, bytes], definitions: bytes = b"") -> set
 
 
 def names_in_macros(content: bytes) -> frozenset[str]:
-    """The names of headers, or of anything else in quotes or angle brackets, in the macros of `content`."""
+    """List the names in quotes or angle brackets, such as headers, in the macros of `content`."""
     spelled = (name for macro in find_macros(content) for name in re.findall(HEADER_NAME, macro.spelled))
     return frozenset(name[1:-1] for name in spelled)
 
@@ -174,7 +174,7 @@ def _expanded_names(part: NameByMacro, macros: Iterable[Macro]) -> Iterator[tupl
 
 
 def definitions_of(define: Mapping[str, str], options: Iterable[str]) -> bytes:
-    """The macros of options, as a text that defines them."""
+    """Return the macros of options, as a text that defines them."""
     given = [f"{name} {value}" for name, value in define.items()]
     given += (option.removeprefix("-D").replace("=", " ", 1) for option in options)
     return "".join(f"#define {each}\n" for each in given).encode(errors="surrogateescape")

@@ -77,17 +77,17 @@ class Reading:
         self._scan()
 
     def origin(self, offset: int) -> int:
-        """The offset in the original text of what is at `offset`."""
+        """Return the offset in the original text of what is at `offset`."""
         return offset + self._shifts[bisect_right(self._joined_cuts, offset)]
 
     def original_of(self, start: int, end: int) -> slice:
-        """The part of the original text that was read between `start` and `end`."""
+        """Return the part of the original text that was read between `start` and `end`."""
         return slice(self.origin(start), self.origin(end - 1) + 1)
 
     def without_comments(
         self, start: int, end: int, spell: Callable[[Piece, str], str | None] = lambda *_: None
     ) -> str:
-        """The text between `start` and `end` with a space for each comment.
+        """Return the text between `start` and `end` with a space for each comment.
 
         `spell` may give another text for a comment or literal.
         """
@@ -109,7 +109,7 @@ class Reading:
         end: int | None = None,
         spell_comment: Callable[[str], str] = lambda _: " ",
     ) -> str:
-        """The text without literals, and with what `spell_comment` returns for each comment.
+        """Return the text without literals, and with what `spell_comment` returns for each comment.
 
         ``extern "C"`` is a word of its own.
         """
@@ -155,7 +155,7 @@ class Reading:
         return end
 
     def _raw_end(self, start: int) -> int | None:
-        """The end of the raw string whose quote is at `start`; ``None`` if it is no raw string."""
+        """Return the end of the raw string whose quote is at `start`; ``None`` if it is no raw string."""
         if self.text[start - 1 : start] != "R" or _word_before(self.text, start) not in _RAW_PREFIXES:
             return None
         if not (opening := _RAW.match(self.text, start)):

@@ -45,7 +45,7 @@ class Macro(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def find_macros(content: bytes) -> tuple[Macro, ...]:
-    """The macros that `content` defines."""
+    """Return the macros that `content` defines."""
     if b"define" not in content:
         return ()
     found = dict.fromkeys(macro for reading in read_text(content).readings for macro in _macros_of(reading))
@@ -53,7 +53,7 @@ def find_macros(content: bytes) -> tuple[Macro, ...]:
 
 
 def definitions_in(content: bytes) -> set[tuple[str, str, str]]:
-    """The macros that `content` defines or undefines: their names, the directives, and what these say."""
+    """List the macros that `content` defines or undefines: names, directives, and their contents."""
     if b"def" not in content:
         return set()
     reading = read_text(content).reading
@@ -95,7 +95,7 @@ def _first_word(reading: Reading, start: int) -> str:
 
 
 def declaring_macros(macros: Sequence[Macro]) -> tuple[Macro, ...]:
-    """The macros that declare something for the device, also by other macros."""
+    """Return the macros that declare something for the device, also by other macros."""
     found = {macro.name: macro for macro in macros if macro.declares}
     words = {macro: set(WORD.findall(macro.body)) for macro in macros} if found else {}
     while more := {m.name: m for m in words if m.name not in found and not found.keys().isdisjoint(words[m])}:
@@ -105,7 +105,7 @@ def declaring_macros(macros: Sequence[Macro]) -> tuple[Macro, ...]:
 
 @lru_cache(maxsize=1000)
 def _uses(macros: tuple[Macro, ...]) -> tuple[dict[str, Macro], re.Pattern[str]]:
-    """The `macros` by name, and what directives and uses of them look like."""
+    """Return the `macros` by name, and what directives and uses of them look like."""
     by_name = {macro.name: macro for macro in macros}
     return by_name, re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(by_name)})\b")
 
@@ -116,7 +116,7 @@ def expand_macros(text: str, macros: tuple[Macro, ...], within: frozenset[str] =
 
 
 def expansions(text: str, macros: Iterable[Macro]) -> list[str]:
-    """All that `text`, a part of a directive, may become if macros with several definitions have any of them.
+    """List all texts that `text`, a part of a directive, may become by any of its macros' definitions.
 
     >>> macros = find_macros(b"#define S(x) Q(x)\\n#define Q(x) #x\\n#define D one\\n#define D two")
     >>> expansions("S(D/a.h)", macros)
@@ -162,7 +162,7 @@ def _expand(text: str, macros: tuple[Macro, ...], within: frozenset[str]) -> str
 
 
 def _values(parameters: Sequence[str], arguments: str) -> dict[str, str]:
-    """The text that each of the `parameters` of a macro stands for."""
+    """Return the text that each of the `parameters` of a macro stands for."""
     values = list(split_arguments(arguments))
     if parameters and parameters[-1].endswith("..."):
         fixed = len(parameters) - 1

@@ -63,7 +63,7 @@ def _open_builtins(nvrtc: str) -> None:
 
 
 def library_version(name: str) -> tuple[int, int]:
-    """The CUDA version of the library `name`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
+    """Return the CUDA version of the library `name`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
     import ctypes
 
     major, minor = ctypes.c_int(), ctypes.c_int()
@@ -120,7 +120,7 @@ def _major() -> int:
 
 
 def gpu_capabilities() -> list[int]:
-    """The compute capabilities of the GPUs in this machine; empty where there is no driver or no GPU.
+    """Return the compute capabilities of the GPUs in this machine; empty where there is no driver or no GPU.
 
     Only ``cuInit`` and queries that need no context are called.
     """

@@ -97,7 +97,7 @@ def nvidia_packages() -> list[str]:
 
 
 def _listed(directory: str) -> list[str]:
-    """The names in `directory`, sorted; none if it cannot be read."""
+    """Return the names in `directory`, sorted; none if it cannot be read."""
     try:
         return sorted(os.listdir(directory))
     except OSError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
-    """The package of `module` replaces no files of others in `place`, and lies in none of their packages.
+    """Check that the package of `module` in `place` replaces no files of others, and is in no other package.
 
     `renamed` are packages that are removed before. Raises :class:`ConfigError`.
     """

@@ -72,7 +72,7 @@ def write_stub(manifest: Manifest, comments: Mapping[str, str]) -> str:
 
 
 def _docstring(*lines: str) -> list[str]:
-    """A docstring with `lines`: a signature may hold a character such as ``'\\n'``."""
+    """Return a docstring with `lines`: a signature may hold a character such as ``'\\n'``."""
     text = [line.replace("\\", r"\\").replace('"', r"\"") for line in lines]
     if len(text) < 2:
         return [f'"""{line}"""' for line in text]
@@ -163,7 +163,7 @@ class _Writer:
     def _kernels(
         self, full: str, kernels: Sequence[tuple[str | None, Kernel]], inner: Sequence[str]
     ) -> tuple[str, list[str]]:
-        """The class and the documentation of the kernels called `full`; `inner` are its other attributes."""
+        """Write the class and the documentation of the kernels called `full`, with `inner` attributes."""
         (_, first), *others = kernels
         if not others and not inner and first.expression == full:
             return self._kernel(first), self._describe(first)
@@ -197,7 +197,7 @@ class _Writer:
         return [text for line in lines for text in (overload, line)]
 
     def _template_arguments(self, item: str) -> str:
-        """The type of `item` in brackets, ``"double, 256"`` or ``"double", 256``."""
+        """Return the type of `item` in brackets, ``"double, 256"`` or ``"double", 256``."""
         literal = self._name("Literal")
         parts = [] if item.startswith("(") else list(split_arguments(item))
         values = [f"{literal}[{_quote(part)}{_as_python(part)}]" for part in parts]
@@ -236,7 +236,7 @@ class _Writer:
         return self._launches[key]
 
     def _calls(self, kernel: Kernel) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """The parameters of each overload of a call of `kernel`, and the type of the keywords of a launch."""
+        """List the parameters of each overload of a call of `kernel`, and the type of its launch keywords."""
         parameters = self._parameters(kernel)
         if self._fixes(kernel):
             return ((parameters, "FixedLaunch"),)
@@ -257,7 +257,7 @@ class _Writer:
         return lines
 
     def _parameters(self, kernel: Kernel) -> tuple[str, ...]:
-        """The parameters of `kernel` in Python."""
+        """Return the parameters of `kernel` in Python."""
         types: dict[str, str] = {}
         positional = 0
         for position, parameter in enumerate(kernel.parameters, 1):
@@ -277,7 +277,7 @@ class _Writer:
         return tuple(parameters)
 
     def _constant(self, value: str) -> str:
-        """The type of what a call gives for a parameter that has this value, as Python spells it."""
+        """Return the type of the arguments that stand for this constant, as Python spells it."""
         is_literal = value in ("True", "False", "None") or re.fullmatch(r"0|-?[1-9][0-9]*", value)
         return f"{self._name('Literal')}[{value}]" if is_literal else self._name("object")
 
@@ -295,7 +295,7 @@ class _Writer:
         return [kernel.signature, *comment, "", f"A kernel of {self._sources[kernel.unit]}{conditions}."]
 
     def _comment_on(self, name: str) -> list[str]:
-        """The lines of the comment above the kernel `name` in its source, after an empty one."""
+        """Return the lines of the comment above the kernel `name` in its source, after an empty one."""
         comment = escape_controls(self._comments.get(name, ""))
         return ["", *comment.splitlines()] if comment else []
 
@@ -323,7 +323,7 @@ class _Writer:
                 return self._name("object")
 
     def _name(self, name: str) -> str:
-        """The local name of the import `name`, which is used."""
+        """Return the local name of the import `name`, which is used."""
         self._used.add(name)
         return self._local_names[name]
 

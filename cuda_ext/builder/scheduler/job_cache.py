@@ -152,7 +152,7 @@ class JobCache:
         return all(map(self._digests.is_settled, self._outside_files(units, names)))
 
     def _outside_files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> Iterator[str]:
-        """The files outside of the project that `names` lead `units` to now."""
+        """Yield the files outside of the project that `names` lead `units` to now."""
         own = {name for unit in units for name in unit.headers}
         for name in set(names) - own:
             for resolver in self._resolvers_of(units):

@@ -92,11 +92,11 @@ class RememberedCompiler:
         return self._answers.supports[name]
 
     def files(self) -> Sequence[Path]:
-        """The compiler's own files."""
+        """Return the compiler's own files."""
         return self._compiler.files()
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        """The directories in which the compiler looks up headers that are not the project's."""
+        """Return the directories in which the compiler looks up headers that are not the project's."""
         self._compiler.remember(self.version)
         return self._compiler.search_path(unit)
 

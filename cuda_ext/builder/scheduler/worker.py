@@ -82,7 +82,7 @@ def send(stream: IO[bytes], message: object) -> None:
 
 
 def receive(stream: IO[bytes]) -> bytes | None:
-    """The next message; ``None`` at the end."""
+    """Return the next message; ``None`` at the end."""
     size = int.from_bytes(stream.read(8), "little")
     data = stream.read(size) if size else b""
     return data if size and len(data) == size else None

@@ -128,7 +128,7 @@ def _render(place: Path, entries: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _read(place: Path) -> list[dict[str, Any]]:
-    """The entries of the file at `place`. Raises :class:`ConfigError` if it is another program's."""
+    """Return the entries of the file at `place`. Raises :class:`ConfigError` if it is another program's."""
     if place.is_symlink():
         raise ConfigError("is a link to a file of another program", where=place, remedy=_ANOTHER_FILE)
     try:
@@ -223,6 +223,6 @@ def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
 
 
 def _toolkit(nvcc: Path) -> Path:
-    """The toolkit that `nvcc` belongs to."""
+    """Return the toolkit that `nvcc` belongs to."""
     roots = [nvcc.resolve().parent.parent, nvcc.parent.parent]
     return next((root for root in roots if (root / "include" / "cuda_runtime.h").is_file()), roots[0])

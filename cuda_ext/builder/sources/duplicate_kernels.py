@@ -35,7 +35,7 @@ def check_duplicates(module: str, units: Sequence[TranslationUnit]) -> None:
 
 
 def _definition(unit: TranslationUnit, name: str) -> str | None:
-    """The qualified name of the only kernel `name` in `unit`; ``None`` where there may be others."""
+    """Return the qualified name of the only kernel `name` in `unit`; ``None`` where there may be others."""
     options = map(str.encode, (*unit.options.define, *unit.options.raw))
     uncertain = [*unit.headers.values(), *options, read_text(unit.source).directives]
     if any(re.search(rb"\b%b\b" % name.encode(), part) for part in uncertain):

@@ -192,7 +192,7 @@ class _Key:
         )
 
     def _no_match(self, pattern: str) -> ConfigError:
-        """The error for a pattern that matches no file."""
+        """Return the error for a pattern that matches no file."""
         if (self.root / pattern).is_dir():
             return self.error(
                 f"{shorten(pattern)!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"

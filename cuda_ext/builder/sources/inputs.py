@@ -53,7 +53,7 @@ def _within(path: str, directory: str) -> bool:
 
 
 def _directories_of(pattern: str, root: Path) -> Iterator[str]:
-    """The directories whose files `pattern` may match."""
+    """Yield the directories whose files `pattern` may match."""
     fixed = fixed_directory(pattern)
     yield fixed
     if has_magic(pattern.rpartition("/")[0]):

@@ -63,7 +63,7 @@ def _assign_of_module(
 
 
 def _functions(units: Iterable[TranslationUnit]) -> dict[str, list[TranslationUnit]]:
-    """The `units` that define each function in Python."""
+    """Return the `units` that define each function in Python."""
     found: dict[str, list[TranslationUnit]] = {}
     for unit in units:
         for function in find_functions(unit.source):
@@ -82,7 +82,7 @@ def _ambiguous(
 
 
 def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
-    """The name of the unit that defines the kernel of `expression`."""
+    """Return the name of the unit that defines the kernel of `expression`."""
     name = template_name(normalise(expression))
     kernel = name.rpartition("::")[2]
     found = owners.of(kernel)
@@ -124,7 +124,7 @@ class _Owners:
         return sorted(self._in_sources)
 
     def qualify(self, kernel: str) -> str:
-        """The name of `kernel` with its namespaces."""
+        """Return the name of `kernel` with its namespaces."""
         for unit in self._units:
             for declared in find_declarations((unit.source, *unit.headers.values())).kernels:
                 if base_name(declared.name) == kernel:
@@ -132,7 +132,7 @@ class _Owners:
         return kernel
 
     def of(self, kernel: str) -> list[str]:
-        """The names of the units that have `kernel` in their own text, else in a header, else in a macro.
+        """List the units that have `kernel` in their own text, or else in a header, or else in a macro.
 
         Of those that have it from the same headers, and the same settings, it is the first alone.
         """

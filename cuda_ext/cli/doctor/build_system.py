@@ -73,7 +73,7 @@ class BuildSystem:
         return {_normalise(name[1]): text for name, text in zip(names, texts, strict=True) if name}
 
     def _table(self, *path: str) -> Mapping[str, Any]:
-        """The table at `path`; empty if there is none."""
+        """Return the table at `path`; empty if there is none."""
         table: Any = self.document
         for key in path:
             table = table.get(key) if isinstance(table, dict) else None

@@ -97,7 +97,7 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _wrap(text: str, indent: int) -> Iterator[str]:
-    """The lines of `text` behind `indent` characters. Paths are not broken."""
+    """Yield the lines of `text` behind `indent` characters. Paths are not broken."""
     width = max(20, shutil.get_terminal_size().columns - indent)
     for paragraph in text.splitlines():
         yield from textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)

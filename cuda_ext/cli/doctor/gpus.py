@@ -82,26 +82,26 @@ def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
 
 
 def _read_version() -> tuple[int, int] | None:
-    """The CUDA version of the driver, even of one that cannot be used."""
+    """Return the CUDA version of the driver, even of one that cannot be used."""
     with suppress(OSError, DriverError):
         return Driver(Functions()).version
     return None
 
 
 def _read_release() -> str | None:
-    """The version of the driver's kernel module, such as 580.65.06."""
+    """Return the version of the driver's kernel module, such as 580.65.06."""
     return _first_match(_RELEASE, r"\S+")
 
 
 def driver_version() -> str:
-    """The CUDA version that the driver supports, and its release; empty if there is no driver."""
+    """Return the CUDA version that the driver supports, and its release; empty if there is no driver."""
     version, release = _read_version(), _read_release()
     supported = "CUDA {}.{}".format(*version) if version else ""
     return ", ".join(filter(None, (release, supported)))
 
 
 def _count_gpus() -> int:
-    """The number of GPUs that the operating system knows; 0 if it does not say."""
+    """Return the number of GPUs that the operating system knows; 0 if it does not say."""
     with suppress(OSError):
         if count := len(list(_DRIVER_GPUS.iterdir())):
             return count
@@ -120,7 +120,7 @@ def _is_gpu(device: Path) -> bool:
 
 
 def examine_gpus(gpus: Gpus) -> Iterator[Finding]:
-    """The driver and each GPU."""
+    """Examine the driver and each GPU."""
     version = "{}.{}".format(*gpus.version) if gpus.version else None
     release = _read_release()
     library = _first_match(Path("/proc/self/maps"), r"/\S*libcuda\.so\S*")
@@ -144,7 +144,7 @@ def examine_gpus(gpus: Gpus) -> Iterator[Finding]:
 
 
 def _first_match(file: Path, pattern: str) -> str | None:
-    """The first match of `pattern` in a `file` of the system, which may not exist."""
+    """Return the first match of `pattern` in a `file` of the system, which may not exist."""
     with suppress(OSError, ValueError):
         if match := re.search(pattern, file.read_text()):
             return match[0]
@@ -200,7 +200,7 @@ def _examine_gpu(gpu: Gpu, version: str | None) -> Finding:
 
 
 def accepted_images(capability: int) -> list[str]:
-    """The machine code and the PTX that a GPU of `capability` runs, as texts, the most specific first.
+    """Return the machine code and the PTX that a GPU of `capability` runs, as texts, the most specific first.
 
     >>> accepted_images(90), accepted_images(86)[0]
     (['sm_90a', 'sm_90', 'PTX up to compute_90'], 'sm_80 to sm_86')

@@ -28,7 +28,7 @@ _NAMED = 3
 
 
 def examine_modules(names: Sequence[str], gpus: Gpus) -> Iterator[Finding]:
-    """The modules in `names`, and those of packages in `names`, with all of their files.
+    """Examine the modules in `names`, and those of packages in `names`, with all of their files.
 
     Without names, all installed modules, whose files are not read.
     """
@@ -141,7 +141,7 @@ class _Support:
         return {kernel: missing if is_missing[kernel] else ahead for kernel in kernels}
 
     def _without_image(self, unit: Unit, error: DriverError) -> _State:
-        """The state of the kernels in a `unit` without an image, as `error` says."""
+        """Return the state of the kernels in a `unit` without an image, as `error` says."""
         is_special = all(Architecture.parse(image.architecture).suffix for image in unit.images)
         if is_special and isinstance(error, NoImageError):
             return _State("special")
@@ -183,7 +183,7 @@ class _Support:
         return [kernel for kernel, state in self._states.items() if state.kind in kinds]
 
     def _needed(self) -> dict[_State, list[Kernel]]:
-        """The kernels that do not run, except candidates of variants that another candidate replaces."""
+        """List the kernels that do not run, without candidates that another candidate replaces."""
         usable = {kernel.expression for kernel in self._with("ahead", "kept", "on_demand")}
         replaced = {
             candidate.kernel
@@ -198,7 +198,7 @@ class _Support:
         return needed
 
     def findings(self, ordinals: Sequence[int]) -> Iterator[Finding]:
-        """The worst state: one finding, or one for each reason why kernels cannot run."""
+        """Examine the worst state: one finding, or one for each reason why kernels cannot run."""
         name = self._module.name
         where = f"sm_{self._capability} ({', '.join(f'GPU {ordinal}' for ordinal in ordinals)})"
         expressions = {kind: [kernel.expression for kernel in self._with(kind)] for kind in get_args(_Kind)}
@@ -245,6 +245,6 @@ def _compiler_limit(capability: int) -> str:
 
 
 def _names(kernels: Sequence[Kernel]) -> str:
-    """The first few kernels, and the number of others."""
+    """Return the first few kernels, and the number of others."""
     names = ", ".join(kernel.expression for kernel in kernels[:_NAMED])
     return f"{names} and {len(kernels) - _NAMED:,} more" if len(kernels) > _NAMED else names

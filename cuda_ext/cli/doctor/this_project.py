@@ -46,7 +46,7 @@ def examine_project() -> Iterator[Finding]:
 
 
 def _examine_program(program: str) -> Finding:
-    """A program that builds the kernels. Where there is none, isolated builds of packages install it."""
+    """Examine a program that builds the kernels. If it is missing, isolated builds install it."""
     found = shutil.which(program)
     if found is None:
         text = "not on PATH"
@@ -62,7 +62,7 @@ def _examine_program(program: str) -> Finding:
 
 
 def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
-    """The compilers that a build of `project` uses, each with the names of the modules that it compiles."""
+    """Return the compilers of a build of `project`, each with the names of the modules that it compiles."""
     choices: dict[CompilerChoice, list[str]] = defaultdict(list)
     for module in project.modules:
         choices[compiler_choice(module.settings, project.root)].append(module.name)

@@ -20,7 +20,7 @@ MODULES_IN_C = {
 
 
 def versions() -> Iterator[tuple[str, str]]:
-    """The version of each part, by name."""
+    """Yield the version of each part, by name."""
     yield "cuda-ext", cuda_ext.__version__
     yield "Python", python_version()
     yield "driver", driver_version() or "none"
@@ -34,7 +34,7 @@ def versions() -> Iterator[tuple[str, str]]:
 
 
 def python_version() -> str:
-    """The interpreter and its system."""
+    """Return the interpreter and its system."""
     implementation, version = platform.python_implementation(), platform.python_version()
     return f"{implementation} {version}, {platform.system()} {platform.machine()}"
 

@@ -82,7 +82,7 @@ def _quote(path: str) -> str:
 
 
 def normalize_name(text: str) -> str:
-    """The distribution's name. Raises :class:`Failure` if that is no usable name.
+    """Return the distribution's name. Raises :class:`Failure` if that is no usable name.
 
     >>> normalize_name("My Project.2")
     'my-project-2'
@@ -94,7 +94,7 @@ def normalize_name(text: str) -> str:
 
 
 def _package(name: str) -> str:
-    """The import package of the distribution `name`."""
+    """Return the import package of the distribution `name`."""
     return name.replace("-", "_")
 
 
@@ -116,7 +116,7 @@ def _flaw(name: str) -> str | None:
 
 
 def _render_files(name: str, backend: str) -> dict[str, str]:
-    """The text of each file, by its path in the project."""
+    """Return the text of each file, by its path in the project."""
     from cuda_ext.builder.rendering import templates
 
     files = templates("cuda_ext.cli.init")

@@ -21,7 +21,7 @@ _FILE_NAME = "module.json"
 
 
 def call_of(target: str) -> str:
-    """The call for `target`, as messages name it."""
+    """Return the call for `target`, as messages name it."""
     return f"cuda_ext_add_module({target})"
 
 
@@ -72,7 +72,7 @@ class Call:
         replace_file(directory / _FILE_NAME, text.encode())
 
     def project(self) -> Project:
-        """The project with this module alone. Raises :class:`ConfigError`."""
+        """Return the project with this module alone. Raises :class:`ConfigError`."""
         root = Path(self.root)
         module, settings = self._module_of_pyproject(root) if self.pyproject else self._module()
         if self.architectures and "architectures" not in module.written:
@@ -130,7 +130,7 @@ class Call:
         return f"{self.target}|{name}|{namespace}"
 
     def environ(self) -> Mapping[str, str]:
-        """The environment of a step."""
+        """Return the environment of a step."""
         return {**os.environ, "CUDAARCHS": self.cudaarchs}
 
     def _module(self) -> tuple[ModuleConfig, BuildSettings]:

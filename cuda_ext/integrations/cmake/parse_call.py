@@ -88,19 +88,19 @@ def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> 
 
 
 def _split(values: Sequence[str]) -> list[str]:
-    """The items of `values`, which are lists of CMake."""
+    """Return the items of `values`, which are lists of CMake."""
     return [item for value in values for item in value.split(";") if item]
 
 
 def spell_error(error: BuildError, call: str) -> str:
-    """The text of `error`, with a key path below `call` in CMake's words: ``call: OVERRIDE[0] STD``."""
+    """Spell `error`, with a key path below `call`, in CMake's words: ``call: OVERRIDE[0] STD``."""
     path = error.where.removeprefix(f"{call}.")
     where = error.where if path == error.where else f"{call}: {_spell_path(path)}"
     return str(BuildError(error.problem, where=where, remedy=error.remedy))
 
 
 def _spell_path(path: str) -> str:
-    """The key path `path` in CMake's words; what follows the key is a path within its value."""
+    """Return the key path `path` in CMake's words; what follows the key is a path within its value."""
     head, _, rest = path.partition(".")
     key, bracket, index = head.partition("[")
     rest = _spell_path(rest) if key == "overrides" and rest else rest.replace(".", " ")
@@ -108,7 +108,7 @@ def _spell_path(path: str) -> str:
 
 
 def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
-    """The values of each keyword: those of the module, then those of each OVERRIDE."""
+    """Return the values of each keyword: those of the module, then those of each OVERRIDE."""
     groups: list[dict[str, list[str]]] = [{}]
     values: list[str] | None = None
     keyword = ""
@@ -147,7 +147,7 @@ def _is_misspelled(word: str, keyword: str) -> bool:
 
 
 def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dict[str, Any]:
-    """The table that `group` would be in pyproject.toml."""
+    """Return the table that `group` would be in pyproject.toml."""
     table: dict[str, Any] = {}
     for keyword, values in group.items():
         if keyword not in _KEY_OF:
@@ -158,7 +158,7 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
 
 
 def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
-    """The value of a key or a field of the call."""
+    """Return the value of a key or a field of the call."""
     match key:
         case "sources" | "headers" | "include-dirs":
             return [paths.within_project(path, where) for path in _split(values)]
@@ -190,7 +190,7 @@ def _single(values: Sequence[str], where: str) -> str:
 
 
 def _boolean(values: Sequence[str], where: str) -> bool:
-    """A truth value; a keyword without a value is true."""
+    """Return a truth value; a keyword without a value is true."""
     value = _single(values, where) if values else "ON"
     if value.upper() not in _BOOLEANS:
         raise ConfigError(f"expected ON or OFF, found {value!r}", where=where)
@@ -198,7 +198,7 @@ def _boolean(values: Sequence[str], where: str) -> bool:
 
 
 def _namespace(value: str, where: str) -> str:
-    """The namespace `value`, which can be declared: ``my::gpu``."""
+    """Return the namespace `value`, which can be declared: ``my::gpu``."""
     from cuda_ext.builder.cpp.kernel_classes import identifier
 
     parts = value.split("::")

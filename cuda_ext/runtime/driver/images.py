@@ -16,7 +16,7 @@ _FIRST_WITH_TILES = (13, 0)
 
 
 def select_image(images: Iterable[Image], capability: int) -> Image | None:
-    """The image that runs on a GPU of `capability` (``90`` for 9.0), or ``None``.
+    """Return the image that runs on a GPU of `capability` (``90`` for 9.0), or ``None``.
 
     That is the newest cubin of the GPU's generation that is not newer than the GPU, or else the newest PTX
     that is not newer than the GPU, or Tile IR. An image with the suffix ``a`` runs on exactly that GPU only,
@@ -41,7 +41,7 @@ def _rank(target: Architecture) -> tuple[bool, int, int]:
 
 
 def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int, int]) -> Image:
-    """The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
+    """Return the image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
 
     Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`.
     """
@@ -62,7 +62,7 @@ def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int
 
 
 def _requirements(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
-    """The CUDA versions that the driver has to support to load `image`, each with its reason."""
+    """Return the CUDA versions that the driver has to support to load `image`, each with its reason."""
     if image.kind == "tileir":
         yield _FIRST_WITH_TILES, "which is Tile IR"
     if image.kind == "cubin" and not _is_prebuilt(unit, image):
@@ -88,7 +88,7 @@ def _text(version: tuple[int, int]) -> str:
 
 
 def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
-    """The error for a `unit` without an image for GPUs of `capability`."""
+    """Return the error for a `unit` without an image for GPUs of `capability`."""
     built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": [], "tileir": []}
     for image in unit.images:
         built[image.kind].append(image.architecture)
@@ -104,7 +104,7 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
 
 
 def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
-    """The error for an `image` that is the only one for the GPU, with PTX too new for the driver."""
+    """Return the error for an `image` that is the only one for the GPU, with PTX too new for the driver."""
     return PtxTooNewError(
         f"of {unit.title} only PTX ({image.architecture}) fits this GPU; CUDA {manifest.version} made it, "
         f"and the NVIDIA driver reads PTX up to CUDA {_text(driver)}",
@@ -116,7 +116,7 @@ def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int,
 def tile_ir_refused(
     manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], reason: object
 ) -> TileIrError:
-    """The error for an `image` of Tile IR that is the only one for the GPU, and that the driver refuses."""
+    """Return the error for an `image` of Tile IR, the only one for the GPU, that the driver refuses."""
     return TileIrError(
         f"of {unit.title} only Tile IR {image.version} fits this GPU, and the NVIDIA driver, which "
         f"supports CUDA up to {_text(driver)}, does not compile it: {reason}",

@@ -77,7 +77,7 @@ class LoadedKernel:
             return self.device.driver.query("cuOccupancyMaxPotentialClusterSize", OUT, self.function, config)
 
     def best_block(self, shared: int) -> int:
-        """The block size with the highest occupancy, for `shared` bytes of dynamic shared memory."""
+        """Return the block size with the highest occupancy, for `shared` bytes of dynamic shared memory."""
         threads = self._best_block(shared)
         self.latest_best_block = threads, shared
         return threads
@@ -89,11 +89,11 @@ class LoadedKernel:
         return threads
 
     def _blocks_at_once(self, threads: int, shared: int) -> int:
-        """The number of blocks of `threads` threads that are resident on the GPU at once."""
+        """Return the number of blocks of `threads` threads that are resident on the GPU at once."""
         return self.blocks_per_multiprocessor(threads, shared) * self.device.multiprocessors
 
     def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
-        """The number of blocks of `threads` threads that are resident on a multiprocessor at once."""
+        """Return the number of blocks of `threads` threads that are resident on a multiprocessor at once."""
         function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         with self.device.current():
             return self.device.driver.query(function, OUT, self.function, threads, shared)

@@ -26,7 +26,7 @@ _BEGINS_WITH_MACRO = re.compile(r"[A-Z_][A-Z0-9_]*(?=/)")
 
 
 def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:
-    """The names of the headers that the compilation of `unit` has `opened`, or may have tested.
+    """Return the names of the headers that the compilation of `unit` has `opened`, or may have tested.
 
     `opened` are canonical names of the project's headers, and the paths of all others.
     """
@@ -75,7 +75,7 @@ class _HeaderTree:
         self._libraries: dict[str, list[str]] = {}
 
     def find(self, name: str, includer: str = "") -> list[str]:
-        """The files that `name` may lead to in the header `includer`."""
+        """Return the files that `name` may lead to in the header `includer`."""
         if name not in self._found:
             paths = (os.path.normpath(os.path.join(directory, name)) for directory in self._search_path)
             self._places[name] = list(filter(self._is_file, paths))
@@ -93,7 +93,7 @@ class _HeaderTree:
         return found
 
     def _library(self, directory: str) -> list[str]:
-        """All files of the library that `directory` belongs to, as ``thrust`` in an include directory."""
+        """List the files of the library of `directory`, such as ``thrust`` in an include directory."""
         above = next((d for d in self._search_path if directory.startswith(d + os.sep)), directory)
         library = os.path.join(above, directory.removeprefix(above + os.sep).partition(os.sep)[0])
         if library not in self._libraries:
@@ -113,7 +113,7 @@ class _HeaderTree:
 
 
 def _included_by(path: str) -> frozenset[str]:
-    """The names that the header at `path` includes."""
+    """Return the names that the header at `path` includes."""
     try:
         status = os.stat(path)
         return _read_includes(path, status.st_mtime_ns, status.st_size)
@@ -133,7 +133,7 @@ def _included(content: bytes) -> frozenset[str]:
 
 @cache
 def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
-    """The name of the header at `path`, and the names that it tests."""
+    """Return the name of the header at `path`, and the names that it tests."""
     path = os.path.normpath(path)
     try:
         content = read_file(path)
@@ -150,7 +150,7 @@ def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
 
 
 def _name(path: str, directories: tuple[str, ...]) -> str:
-    """The shortest name with which the search path leads to the file at `path`, or else its path."""
+    """Return the shortest name with which the search path leads to the file at `path`, or else its path."""
     holding = sorted((d for d in directories if path.startswith(d)), key=len, reverse=True)
     for directory in holding:
         name = path.removeprefix(directory)
@@ -161,7 +161,7 @@ def _name(path: str, directories: tuple[str, ...]) -> str:
 
 @cache
 def _tested(content: bytes) -> frozenset[str]:
-    """The names that `content` tests, or may include or test by macros."""
+    """Return the names that `content` tests, or may include or test by macros."""
     found = find_includes(content)
     names = {include.name for include in found.named if include.is_test}
     if found.tests_macros or found.by_macro:
@@ -170,7 +170,7 @@ def _tested(content: bytes) -> frozenset[str]:
 
 
 def make_dependencies(rule: str) -> list[str]:
-    """The prerequisites in a Makefile `rule`, as ``-MD`` writes it.
+    """Return the prerequisites in a Makefile `rule`, as ``-MD`` writes it.
 
     >>> make_dependencies("a.o : a.cu \\\\\\n    with\\\\ space.h\\n")
     ['a.cu', 'with space.h']
@@ -193,13 +193,13 @@ class Resolver:
         self._resolved: dict[str, str | None] = {}
 
     def __call__(self, name: str) -> str | None:
-        """The digest of a header that is not the project's, or the place of one that was tested."""
+        """Return the digest of a header that is not the project's, or the place of one that was tested."""
         if name not in self._resolved:
             self._resolved[name] = self._place(name[1:]) if name.startswith("?") else self._content(name)
         return self._resolved[name]
 
     def file(self, name: str) -> str | None:
-        """The file that `name` leads to, if there is one."""
+        """Return the file that `name` leads to, if there is one."""
         places = self._places(name.removeprefix("?"))
         return next((place for place in places if os.path.isfile(place)), None)
 

@@ -78,7 +78,7 @@ def write_files(directory: Path, texts: Mapping[str, bytes]) -> None:
 
 
 def _apart(name: str, content: bytes, texts: Mapping[str, bytes]) -> bytes:
-    """The text of a file so that no include leads to another file below its own directory."""
+    """Return the text of a file so that no include leads to another file below its own directory."""
     above = posixpath.dirname(name)
 
     def spell(include: Include) -> tuple[str, str] | None:

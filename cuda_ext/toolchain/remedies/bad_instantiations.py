@@ -97,7 +97,7 @@ def _closest_kernel(expression: str, kernels: Iterable[str]) -> str:
 
 
 def _template_head(kernel: str, texts: Sequence[bytes]) -> str:
-    """The head of the template `kernel`, a plain name, if one of `texts` declares it.
+    """Return the head of the template `kernel`, a plain name, if one of `texts` declares it.
 
     >>> _template_head("k", [b"template <class T,  int N> __global__ void k(T) {}"])
     'template <class T, int N>'

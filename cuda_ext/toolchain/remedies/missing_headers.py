@@ -101,7 +101,7 @@ def _collect(
 
 
 def _includer(place: str, unit: TranslationUnit, directories: Sequence[Path]) -> str:
-    """The line of the project that leads to the file of `place`, which is not of the project; or empty."""
+    """Find the project's line that leads to the file of `place`, outside of the project; or nothing."""
     file = re.split(r"\(\d+\)$", place)[0]
     if not os.path.isabs(file):  # noqa: PTH117 - as the compiler spells it
         return ""
@@ -115,7 +115,7 @@ def _includer(place: str, unit: TranslationUnit, directories: Sequence[Path]) ->
 
 
 def _includes(content: bytes) -> list[tuple[int, str]]:
-    """The lines of `content` that include a header, with its name."""
+    """Return the lines of `content` that include a header, with its name."""
     text = content.decode(errors="surrogateescape")
     named = (include for include in find_includes(content).named if not include.is_test)
     return [(text.count("\n", 0, each.start) + 1, each.name) for each in named]
