@@ -312,7 +312,7 @@ def _device(ordinal: SupportsIndex | None) -> Device:
 
 
 def _python_signature(parameters: tuple[Parameter, ...]) -> Signature:
-    """Make the signature for ``inspect``: parameters with names that Python or launches use are positional."""
+    """Make the signature for ``inspect``; parameters with names of Python or of launches are positional."""
     import inspect  # a slow import
     import keyword
 

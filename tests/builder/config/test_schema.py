@@ -183,6 +183,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
             for arguments in calls(test):
                 if "tmp_path" in inspect.signature(test).parameters:
                     arguments["tmp_path"] = tmp_path_factory.mktemp("project")
+                if "messages" in inspect.signature(test).parameters:
+                    arguments["messages"] = str  # the texts are compared in the test itself
                 test(**arguments)
     return found
 
