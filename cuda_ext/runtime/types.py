@@ -31,18 +31,17 @@ __all__ = [
     "Complex",
     "ConstPointer",
     "FixedLaunch",
-    "GridLaunch",
     "Half",
     "Kernel",
     "KernelModule",
     "KernelTemplate",
+    "Launch",
     "Namespace",
     "Pointer",
     "Structure",
     "Symbol",
     "TemplateArguments",
     "TensorMap",
-    "ThreadsLaunch",
     "Variants",
 ]
 
@@ -68,7 +67,12 @@ Complex: TypeAlias = "complex | SupportsComplex | SupportsFloat | Buffer"
 TensorMap: TypeAlias = "_CUtensorMap | _TensorMapDescriptor | Buffer"
 
 
-class _Options(TypedDict, total=False):
+class Launch(TypedDict, total=False):
+    """The keywords of a launch: ``grid`` and ``block``, or ``threads``."""
+
+    grid: Dim | GridFunction
+    block: Dim | None
+    threads: SupportsIndex
     shared: SupportsIndex
     cluster: Dim | None
     cooperative: bool
@@ -78,16 +82,6 @@ class _Options(TypedDict, total=False):
     wait: bool
 
 
-class _Grid(TypedDict):
-    grid: Dim | GridFunction
-    block: Dim
-
-
-class _Threads(TypedDict):
-    threads: SupportsIndex
-    block: NotRequired[Dim | None]
-
-
 class FixedLaunch(TypedDict):
     """The keywords of a launch whose image fixes everything else."""
 
@@ -95,11 +89,3 @@ class FixedLaunch(TypedDict):
     stream: NotRequired[Stream | None]
     like: NotRequired[DeviceArray | None]
     wait: NotRequired[bool]
-
-
-class GridLaunch(_Grid, _Options):
-    """The keywords of a launch of a number of blocks."""
-
-
-class ThreadsLaunch(_Threads, _Options):
-    """The keywords of a launch of a number of threads."""
