@@ -11,6 +11,8 @@ import sys
 from _environment import ROOT, Environment, step
 
 WORK = ROOT / ".test"
+# In seconds. A test that hangs fails with its stack, and the others go on.
+LONGEST_TEST = "900"
 # A registry may be slow for a while, and no test is about that.
 PATIENCE = {"UV_HTTP_RETRIES": "10", "UV_HTTP_TIMEOUT": "120"}
 # Programs that tests run and pip cannot install, with their names.
@@ -43,7 +45,17 @@ def main(arguments: list[str]) -> int:
     step("pytest")
     # Most tests start Python, which must not compile our modules each time.
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
-    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode, **PATIENCE):
+    if environment.run(
+        "-m",
+        "pytest",
+        "--numprocesses",
+        "auto",
+        "--timeout",
+        LONGEST_TEST,
+        *arguments,
+        **bytecode,
+        **PATIENCE,
+    ):
         failed.append("pytest")
     if missing := [title for title, names in PROGRAMS.items() if not any(map(shutil.which, names))]:
         print(f"not installed, so some tests were skipped: {', '.join(missing)}")

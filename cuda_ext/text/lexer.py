@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-# Comments may stand wherever spaces may.
-GAP = r"(?:[ \t\f\v\r]|(?s:/\*.*?\*/))*"
+# Comments may stand wherever spaces may. Without `+`, a search that fails would also try each later end of a
+# comment as its end, in all combinations.
+GAP = r"(?:[ \t\f\v\r]|(?s:/\*.*?\*/))*+"
 HEADER_NAME = r'<[^>\n]+>|"[^"\n]+"'
 _SPLICE = re.compile(r"\\\r?\n")
 # As GCC reads line ends, and with trigraphs, which C++14 has.

@@ -19,7 +19,7 @@ _DEFINITION = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 # A condition that asks for what the next directive defines.
 GUARD = re.compile(
     rf"[ \t\f\v]*(?:#|%:){GAP}if(?:ndef\b|{GAP}!{GAP}defined\b){GAP}\(?{GAP}(\w+){GAP}\)?{GAP}(?://[^\n]*)?\n"
-    rf"(?:\s|//[^\n]*|/\*(?s:.*?)\*/)*(?:#|%:){GAP}define{GAP}\1\b"
+    rf"(?:\s|//[^\n]*|/\*(?s:.*?)\*/)*+(?:#|%:){GAP}define{GAP}\1\b"
 )
 _PARAMETER = re.compile(r"(?:(?P<sign>##?)\s*)?\b(?P<name>[^\W\d]\w*)\b(?=(?P<pasted>\s*##)?)")
 _STRINGIZED = re.compile(r"(?<!#)#(?!#)\s*\w+")

@@ -18,6 +18,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.runtime.module import module_from
 from cuda_ext.text.includes import definitions_of
+from cuda_ext.text.macros import find_macros
 from cuda_ext.toolchain.programs.nvcc_probes import write_files
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.fixtures.device_code import module, nvcc
@@ -157,6 +158,14 @@ def test_a_line_keeps_its_number(tmp_path: Path) -> None:
     program = NvrtcProgram(gather(root))
     assert not program.try_compile(["-arch=compute_80"])
     assert program.log.startswith("device/a.cu(5): error")
+
+
+@pytest.mark.parametrize("condition", ["#ifndef A\n", "#if !defined(A)\n", "#if "])
+def test_many_comments_behind_a_condition_are_read_once(condition: str) -> None:
+    """A pattern that tried each way to divide them into comments would not come to an end."""
+    comments = "/* a */ " * 200 + "\n" + "/* b */\n" * 200
+    text = f"{condition}{comments}int x;\n#define B\n"
+    assert [macro.name for macro in find_macros(text.encode())] == ["B"]
 
 
 def test_names_that_macros_make_are_embedded(tmp_path: Path, empty_cache: Path) -> None:
