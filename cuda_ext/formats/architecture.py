@@ -67,6 +67,21 @@ class Architecture:
             case _:
                 return self.number <= other.number
 
+    @property
+    def gpus(self) -> range:
+        """The compute capabilities of the GPUs that run an image for this target. None runs LTO-IR."""
+        if self.kind == "ltoir":
+            return range(0)
+        if self.suffix == "a":
+            return range(self.number, self.number + 1)
+        is_limited = self.kind == "cubin" or self.suffix
+        return range(self.number, 10 * self.major + 10 if is_limited else 1 << 31)
+
+    @property
+    def preference(self) -> tuple[bool, int, int]:
+        """A key by which the driver chooses among images that run on its GPU: it takes the greatest."""
+        return self.kind == "cubin", self.number, ("", "f", "a").index(self.suffix)
+
     def __repr__(self) -> str:
         return f"<Architecture {self}>"
 

@@ -13,6 +13,13 @@ from cuda_ext.errors import (
     NoImageError,
     ToolchainError,
 )
+from cuda_ext.formats.image_choice import (
+    image_for,
+    no_image,
+    ptx_too_new,
+    select_image,
+    tile_ir_refused,
+)
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
 from cuda_ext.records import Records
@@ -20,13 +27,6 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
-from cuda_ext.runtime.driver.images import (
-    image_for,
-    no_image,
-    ptx_too_new,
-    select_image,
-    tile_ir_refused,
-)
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 TYPE_CHECKING = False

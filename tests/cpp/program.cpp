@@ -102,19 +102,6 @@ static cuda_ext::LaunchConfig in_stream(int number) {
   return {1, 1, address<CUstream_st>(static_cast<std::uintptr_t>(number))};
 }
 
-// The architecture of the image that is taken, of those in `text`, "sm_80 compute_90", for a GPU.
-static std::string selected(std::string text, int capability) {
-  std::vector<cuda_ext::ImageData> images;
-  for (std::size_t start = 0; start < text.size(); start = std::strlen(&text[start]) + start + 1) {
-    const std::size_t space = text.find(' ', start);
-    if (space != std::string::npos) text[space] = '\0';
-    images.push_back({&text[start], nullptr, 0});
-  }
-  const cuda_ext::UnitData unit{"", {images.data(), images.size()}, 0, 0, false};
-  const cuda_ext::ImageData* image = cuda_ext::select_image(unit, capability);
-  return image ? image->architecture : "none";
-}
-
 // Calls `function` with memory for no allocation, for one, and so on, until it has enough. Returns how often
 // it did not have enough.
 template <class Function>
@@ -289,10 +276,6 @@ static void perform(const std::string& command, const std::string& operand) {
     const cuda_ext::NameExpression<Template, SpelledArgument<0>, SpelledArgument<1>, SpelledArgument<2>> made;
     const cuda_ext::Text text = made;
     return print({text.data, text.size});
-  }
-  if (command == "select") {
-    const std::size_t equals = operand.find('=');
-    return print(selected(operand.substr(equals + 1), number));
   }
   if (command == "available") return print(kernels::cuda_ext_library().gpu_available() ? "yes" : "no");
   if (command == "solver") {

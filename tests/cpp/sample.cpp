@@ -32,21 +32,27 @@ constexpr unsigned char small_fatbin[] = "kernel small 0\n";
 constexpr unsigned char separate_sm_80[] = "kernel separate 0\nsymbol table 80\n";
 constexpr unsigned char separate_sm_90[] = "kernel separate 0\nsymbol table 90\n";
 
-constexpr ImageData axpy_images[] = {{"sm_80", axpy_fatbin, sizeof axpy_fatbin - 1},
-                                     {"sm_90", axpy_fatbin, sizeof axpy_fatbin - 1},
-                                     {"compute_90", axpy_fatbin, sizeof axpy_fatbin - 1}};
-constexpr ImageData gemm_images[] = {{"sm_90a", gemm_cubin, sizeof gemm_cubin - 1}};
-constexpr ImageData later_images[] = {{"compute_80", later_ptx, sizeof later_ptx - 1},
-                                      {"lto_90", later_ptx, sizeof later_ptx - 1}};
-constexpr ImageData small_images[] = {{"sm_90", small_fatbin, sizeof small_fatbin - 1}};
-constexpr ImageData separate_images[] = {{"sm_80", separate_sm_80, sizeof separate_sm_80 - 1},
-                                         {"sm_90", separate_sm_90, sizeof separate_sm_90 - 1}};
+constexpr ImageData axpy_images[] = {
+    {"sm_90", 90, 99, 13000, "made by CUDA 13.5", axpy_fatbin, sizeof axpy_fatbin - 1},
+    {"sm_80", 80, 89, 13000, "made by CUDA 13.5", axpy_fatbin, sizeof axpy_fatbin - 1},
+    {"compute_90", 90, 999, 13050, "made by CUDA 13.5", axpy_fatbin, sizeof axpy_fatbin - 1}};
+constexpr ImageData gemm_images[] = {
+    {"sm_90a", 90, 90, 13000, "made by CUDA 13.5", gemm_cubin, sizeof gemm_cubin - 1}};
+constexpr ImageData later_images[] = {
+    {"compute_80", 80, 999, 13050, "made by CUDA 13.5", later_ptx, sizeof later_ptx - 1},
+    {"lto_90", 0, -1, 0, "", later_ptx, sizeof later_ptx - 1}};
+constexpr ImageData small_images[] = {
+    {"sm_90", 90, 99, 12040, "compressed with zstd", small_fatbin, sizeof small_fatbin - 1}};
+constexpr ImageData separate_images[] = {
+    {"sm_90", 90, 99, 0, "", separate_sm_90, sizeof separate_sm_90 - 1},
+    {"sm_80", 80, 89, 0, "", separate_sm_80, sizeof separate_sm_80 - 1}};
 
-constexpr UnitData units[] = {{"device/axpy.cu", all_of(axpy_images), 13050, 13050, false},
-                              {"device/gemm.cu", all_of(gemm_images), 13050, 0, false},
-                              {"device/later.cu", all_of(later_images), 13050, 13050, false},
-                              {"device/small.cu", all_of(small_images), 12090, 0, true},
-                              {"device/separate.cu", all_of(separate_images), 0, 0, false}};
+constexpr UnitData units[] = {
+    {"device/axpy.cu", all_of(axpy_images), "sm_80, sm_90; PTX: compute_90"},
+    {"device/gemm.cu", all_of(gemm_images), "sm_90a; PTX: none"},
+    {"device/later.cu", all_of(later_images), "none; PTX: compute_80; LTO-IR, which has to be linked first: lto_90"},
+    {"device/small.cu", all_of(small_images), "sm_90; PTX: none"},
+    {"device/separate.cu", all_of(separate_images), "sm_80, sm_90; PTX: none"}};
 
 constexpr ParameterData of_axpy_float[] = {
     {"n", "int", 4}, {"a", "float", 4}, {"x", "const float*", 8}, {"y", "float*", 8}};
@@ -60,8 +66,8 @@ constexpr ParameterData of_move[] = {{"particles", "ns::Particle*", 8},
                                      {"back", "bool", 1},
                                      {"wide", "__int128", 16}};
 
-constexpr LoweredName plain_elsewhere[] = {{0, "plain_of_sm_80"}};
-constexpr LoweredName tiled_elsewhere[] = {{0, nullptr}};
+constexpr LoweredName plain_elsewhere[] = {{1, "plain_of_sm_80"}};
+constexpr LoweredName tiled_elsewhere[] = {{1, nullptr}};
 
 constexpr KernelData kernel_table[] = {{"axpy<float>", "_Z4axpyIfEv", 0, all_of(of_axpy_float), {}},
                                        {"axpy<double>", "_Z4axpyIdEv", 0, all_of(of_axpy_double), {}},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import struct
@@ -16,9 +15,8 @@ from typing import Any
 import pytest
 
 import cuda_ext
-from cuda_ext.runtime.driver.images import select_image
 from tests.fixtures.cpp_modules import LOADER
-from tests.fixtures.loader import CHECKOUT, Run, unit
+from tests.fixtures.loader import CHECKOUT, Run
 from tests.fixtures.messages import Messages
 from tests.runtime.driver.test_driver import without_driver
 
@@ -204,26 +202,6 @@ def test_an_unusable_image_gives_the_reason(
     assert len(reasons) == 2 * len(set(reasons))
     assert available == "yes"
     assert done.calls.count("cuInit") == 1
-
-
-def test_images_are_chosen_as_in_python(run: Program) -> None:
-    chance = random.Random(5)
-    spellings = [
-        f"{prefix}_{number}{suffix}"
-        for prefix in ("sm", "compute", "lto")
-        for number in (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
-        for suffix in (("", "a", "f") if number >= 90 else ("",))
-    ]
-    cases = [
-        (chance.choice((75, 80, 86, 87, 90, 100, 103, 110, 120, 121, 130)), chance.sample(spellings, 5))
-        for _ in range(500)
-    ]
-    found = run(*(f"select:{capability}={' '.join(names)}" for capability, names in cases)).output
-    for (capability, names), architecture in zip(cases, found, strict=True):
-        images = unit("device/axpy.cu", *names).images
-        image = select_image(images, capability)
-        assert architecture == (image.architecture if image else "none"), (capability, names)
-    assert len(set(found)) > 20
 
 
 def test_a_failed_load_is_repeated(run: Program) -> None:

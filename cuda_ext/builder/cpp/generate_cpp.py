@@ -28,6 +28,7 @@ from cuda_ext.compiler.kernel_sources import choose_sources
 from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import key_of
+from cuda_ext.formats.image_choice import describe_images, needed_driver, order_images
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Manifest, Source, Unit
 from cuda_ext.text.declarations import kernel_names
@@ -71,6 +72,8 @@ def render(
     embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
+    units = [unit._replace(images=tuple(order_images(unit.images))) for unit in manifest.units]
+    manifest = manifest._replace(units=units)
     launched = launched_kernels(manifest)
     manifest = manifest._replace(kernels=tuple(each.kernel for each in launched))
     header = Header(manifest, launched, namespace)
@@ -99,7 +102,6 @@ def render(
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
-        "units": [_unit(unit, manifest) for unit in manifest.units],
         "kernels": launched,
         "variants": [variants for variants in manifest.variants if not variants.specialised],
         "symbols": [(symbol, lowered_elsewhere(symbol, manifest)) for symbol in manifest.symbols],
@@ -130,6 +132,8 @@ def _render(template: str, context: Mapping[str, object]) -> bytes:
 @cache
 def _templates() -> Environment:
     environment = templates(__package__)
+    environment.globals |= {"describe_images": describe_images, "needed_driver": needed_driver}
+    environment.globals["gpus_of"] = lambda text: Architecture.parse(text).gpus
     environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
     return environment
 
@@ -211,27 +215,6 @@ class _Template(NamedTuple):
     is_qualified: bool
     unit: int
     obstacle: str
-
-
-class _Unit(NamedTuple):
-    """A unit, with the CUDA versions of its images; 0 if another program compiled them."""
-
-    described: Unit
-    version: int
-    ptx_version: int
-    zstd: bool
-
-
-def _unit(unit: Unit, manifest: Manifest) -> _Unit:
-    major, minor = map(int, manifest.version.split("."))
-    version = 1000 * major + 10 * minor
-    in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
-    return _Unit(
-        unit,
-        version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
-        ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
-        zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
-    )
 
 
 def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count, format_size
-from cuda_ext.manifest import Image
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT, Functions
-from cuda_ext.runtime.driver.images import select_image
 
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # GPUs that the operating system knows, even without the driver's library.
@@ -208,7 +207,7 @@ def accepted_images(capability: int) -> list[str]:
     texts = []
     for suffix, since in (("a", 90), ("f", 100), ("", 0)):
         names = [f"sm_{number}{suffix}" for number in range(capability // 10 * 10, capability + 1)]
-        run = [n for n in names if select_image([Image(n, "cubin", "", 0, "")], capability)]
+        run = [n for n in names if capability in Architecture.parse(n).gpus]
         if run and capability >= since:
             texts.append(" to ".join(dict.fromkeys((run[0], run[-1]))))
     return [*texts, f"PTX up to compute_{capability}"]

@@ -18,10 +18,9 @@ from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.builder.cpp.kernel_classes import DeviceTypes
 from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
-from cuda_ext.errors import DriverError
 from cuda_ext.fields import FixedLaunch, TensorMap
-from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
-from cuda_ext.runtime.driver.images import _requirements, image_for
+from cuda_ext.formats.image_choice import select_image
+from cuda_ext.manifest import Candidate, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from tests.fixtures.cpp_modules import (
     INCLUDE,
     LOADER,
@@ -172,30 +171,21 @@ def test_without_device_texts_nothing_is_compiled_on_demand():
     assert '"nvrtc 13.5",\n  true,' in source(WHOLE)
 
 
-SOURCES = ("device/a.cu", "device/a.ptx", "device/a.cubin", "device/a.fatbin", "device/a.ltoir")
-
-
-@pytest.mark.parametrize("compress", ["none", "speed", "balance", "size"])
-@pytest.mark.parametrize("sources", [*((name,) for name in SOURCES), SOURCES[:2], SOURCES[2:4]], ids=str)
-def test_drivers_are_needed_as_in_python(sources, compress):
-    named = tuple(Source(name) for name in sources)
-    compiled = Unit(named, unit_of("device/a.cu", "sm_90", "compute_90").images)
-    made = SAMPLE._replace(compress=compress, units=(compiled,), kernels=(), symbols=())
-    row = rf'\{{"{", ".join(sources)}", \{{images_0, 2\}}, (\d+), (\d+), (true|false)\}},'
-    match = re.search(row, source(packaged(made, {"a.fatbin": b"x"})))
-    assert match is not None
-    cubin, ptx = compiled.images
-
-    def is_accepted(image: Image, *driver: int) -> bool:
-        try:
-            image_for(made, compiled._replace(images=(image,)), 90, driver)
-        except DriverError:
-            return False
-        return True
-
-    assert match[1] == ("0" if is_accepted(cubin, 12, 9) else "13050")
-    assert match[2] == ("0" if is_accepted(ptx, 13, 4) else "13050")
-    assert match[3] == ("true" if (12, 4) in dict(_requirements(made, compiled, cubin)) else "false")
+def test_the_table_of_images_says_which_one_the_driver_takes() -> None:
+    names = ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100f", "sm_103", "compute_80", "compute_90a", "lto_90"]
+    compiled = unit_of("device/a.cu", *names)
+    made = SAMPLE._replace(units=(compiled,), kernels=(), symbols=())
+    text = source(packaged(made, {"a.fatbin": b"x"}))
+    rows = re.findall(r'^  \{"(\w+)", (\d+), (-?\d+), (\d+), "(.*?)", ', text, re.MULTILINE)
+    assert len(rows) == len(names)
+    for capability in range(70, 140):
+        first = next((name for name, low, high, *_ in rows if int(low) <= capability <= int(high)), None)
+        image = select_image(compiled.images, capability)
+        assert first == (image and image.architecture), capability
+    needed = {name: (version, reason) for name, *_, version, reason in rows}
+    assert needed["sm_90"] == ("13000", "made by CUDA 13.5")
+    assert needed["compute_80"] == ("13050", "made by CUDA 13.5")
+    assert f'"device/a.cu", {{images_0, {len(names)}}}, "sm_75, sm_80, ' in text
 
 
 def test_images_share_a_fatbin_or_have_files_of_their_own():
@@ -210,7 +200,7 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
     text = source(packaged(made, {"axpy.fatbin": b"12345", "b.sm_90.cubin": b"cubin!"}))
     shared, own = "cuda_ext_6sample7kernels_0", "cuda_ext_6sample7kernels_1"
     rows = [("sm_80", shared, 5), ("compute_90", shared, 5), ("lto_90", shared, 5), ("sm_90", own, 6)]
-    found = re.findall(r'^  \{"(\w+)", (\w+), (\d+)\},$', text, re.MULTILINE)
+    found = re.findall(r'^  \{"(\w+)", .*, (\w+), (\d+)\},$', text, re.MULTILINE)
     assert found == [(architecture, name, str(size)) for architecture, name, size in rows]
 
 

@@ -17,23 +17,26 @@ struct Array {
 };
 
 // A translation unit compiled for one architecture, as nvcc spells it ("sm_90a", "compute_90", "lto_90").
-// `data` is the content of its file, followed by a zero byte. All images of a fatbin share it.
+// GPUs run it whose compute capability is from `first_gpu` to `last_gpu`, under a driver that supports CUDA
+// `needed_driver`, 1000 * major + 10 * minor, for the `reason`. `data` is the content of its file, followed
+// by a zero byte. All images of a fatbin share it.
 struct ImageData {
   const char* architecture;
+  int first_gpu;
+  int last_gpu;
+  int needed_driver;
+  const char* reason;
   const unsigned char* data;
   std::size_t size;
 };
 
 // A translation unit or several linked ones, which the driver loads as one. `sources` are paths within the
-// project, "device/axpy.cu, device/gemm.cu". `version` is the CUDA version that made the machine code, 1000 *
-// major + 10 * minor; it is 0 if the project contains compiled code. `ptx_version` is the same for PTX.
-// `zstd` is true if only drivers from CUDA 12.4 on can decompress it.
+// project, "device/axpy.cu, device/gemm.cu". The driver takes the first of the `images` that runs on its GPU.
+// `built` lists them in messages.
 struct UnitData {
   const char* sources;
   Array<ImageData> images;
-  int version;
-  int ptx_version;
-  bool zstd;
+  const char* built;
 };
 
 // The name of a kernel or a symbol in one image, by the image's position in its unit; nullptr if the image

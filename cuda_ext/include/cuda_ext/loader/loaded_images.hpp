@@ -286,11 +286,11 @@ CUDA_EXT_COLD inline Failure LoadedImages::explain(const CurrentContext& here, c
   Driver& driver = here.driver();
   const UnitData& unit = *location.unit;
   const char* jit = data_.on_demand ? "" : "off";
-  if (!location.is_on_demand && status == driver_api::no_binary_for_gpu) {
-    return no_image(data_, unit, driver.at(here.device()).capability, jit);
-  }
-  if (!location.is_on_demand && status == driver_api::unsupported_ptx_version) {
-    return ptx_too_new(data_, unit, location.architecture, driver.version, jit);
+  const int capability = driver.at(here.device()).capability;
+  const ImageData* built = location.is_on_demand ? nullptr : select_image(unit, capability);
+  if (built && status == driver_api::no_binary_for_gpu) return no_image(data_, unit, capability, jit);
+  if (built && status == driver_api::unsupported_ptx_version) {
+    return ptx_too_new(data_, unit, *built, driver.version, jit);
   }
   bool is_fault = false;
   return failure(ErrorKind::load,

@@ -172,7 +172,7 @@ struct SourceModule final : ModuleData {
     recipe_ = {source_name, source_.c_str(), key, {option_texts_.data(), option_texts_.size()},
                {expressions_.data(), expressions_.size()}, headers, options_.is_specific, ""};
     on_demand_ = {fulfil_demand, {&recipe_, 1}, {}};
-    unit_.sources = source_name;
+    unit_ = {source_name, {}, "none; PTX: none"};
     static_cast<ModuleData&>(*this) = {open_module, source_name, "nvrtc", true, {&unit_, 1},
                                        {kernels_.data(), kernels_.size()}, {}, {}, headers, &on_demand_};
   }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuda_ext import errors
-from cuda_ext.runtime.driver.images import image_for, select_image
+from cuda_ext.formats.image_choice import image_for, select_image
 from tests.fixtures.loader import (
     SAMPLE,
     unit,
@@ -80,8 +80,7 @@ def test_zstd_needs_a_driver_that_reads_it() -> None:
     for compress in ("balance", "size"):
         assert chosen_image("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
             "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
-            "x.fatbin, compressed "
-            "with zstd, needs 12.4 or newer; upgrade the driver"
+            "device/x.cu (sm_90), compressed with zstd, needs 12.4 or newer; upgrade the driver"
         )
     for compress in ("none", "speed"):
         assert chosen_image("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
