@@ -5,6 +5,7 @@ Whatever ends the wait for a program, Ctrl-C included, ends the program too, wit
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import signal
@@ -13,9 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, ClassVar, NamedTuple, cast
 
 from cuda_ext.time_limit import call_within
@@ -119,44 +119,45 @@ def can_fork() -> bool:
 
 
 class Fork:
-    """A fork of this process that calls `function`, its standard input and output pipes.
+    """A fork of this process that calls `function` with a pipe from ``stdin`` and one to ``stdout``.
 
     Ctrl-C does not reach it. It has the part of the interface of :class:`subprocess.Popen` that workers need.
     """
 
     _others: ClassVar[set[Fork]] = set()
 
-    def __init__(self, function: Callable[[], object]) -> None:
+    def __init__(self, function: Callable[[IO[bytes], IO[bytes]], object]) -> None:
+        # No pipe must become a standard stream where these are closed.
+        while (unused := os.open(os.devnull, os.O_RDWR)) < 3:
+            pass
+        os.close(unused)
+        its_input, self.stdin = _open_pipe()
+        self.stdout, its_output = _open_pipe()
+        self.returncode: int | None = None
+        self._wait_lock = threading.Lock()
         # The exception of a signal's handler would be lost in the hooks that run at a fork.
-        with signals_deferred(), ExitStack() as ours, ExitStack() as its:
-            its_input, to_it = _pipe()
-            its.callback(os.close, its_input)
-            self.stdin: IO[bytes] = ours.enter_context(os.fdopen(to_it, "wb"))
-            from_it, its_output = _pipe()
-            its.callback(os.close, its_output)
-            self.stdout: IO[bytes] = ours.enter_context(os.fdopen(from_it, "rb"))
-            self.returncode: int | None = None
-            self._wait_lock = threading.Lock()
+        with signals_blocked():
             self.pid = os.fork()
             if not self.pid:
                 self._call(function, its_input, its_output)
             self._others.add(self)
-            ours.pop_all()
+        its_input.close()
+        its_output.close()
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float = math.inf) -> int:
         """Wait for its end, and return its exit code; 0 if it is unknown, as for :mod:`subprocess`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         with self._wait_lock:
             while self.returncode is None:
                 try:
-                    pid, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
                 except ChildProcessError:  # SIGCHLD is ignored, or other code has waited for it
                     pid, status = self.pid, 0
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)
                     self._others.discard(self)
-                elif deadline is not None and time.monotonic() > deadline:
-                    raise subprocess.TimeoutExpired("fork", timeout or 0)
+                elif time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired("fork", timeout)
                 else:
                     time.sleep(0.001)
             return self.returncode
@@ -166,7 +167,9 @@ class Fork:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
-    def _call(self, function: Callable[[], object], its_input: int, its_output: int) -> None:
+    def _call(
+        self, function: Callable[[IO[bytes], IO[bytes]], object], its_input: IO[bytes], its_output: IO[bytes]
+    ) -> None:
         """Call `function` in the fork, which never returns from here."""
         try:
             os.setpgid(0, 0)
@@ -175,11 +178,7 @@ class Fork:
             for fork in (self, *self._others):
                 fork.stdin.close()
                 fork.stdout.close()
-            os.dup2(its_input, 0)
-            os.dup2(its_output, 1)
-            os.close(its_input)
-            os.close(its_output)
-            function()
+            function(its_input, its_output)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -211,25 +210,6 @@ def end(child: Child) -> int:
 
 
 @contextmanager
-def ending_after(seconds: float, child: Child) -> Iterator[threading.Event]:
-    """End `child` if the block takes longer than so many seconds; yield an event that is set then."""
-    expired = threading.Event()
-
-    def expire() -> None:
-        expired.set()
-        child.kill()  # first: closing its input waits for what is being written to it
-        end(child)
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield expired
-    finally:
-        timer.cancel()
-
-
-@contextmanager
 def ending_in_order() -> Iterator[None]:
     """Let SIGTERM end this process as an exception does, with everything that it started."""
     if threading.current_thread() is not threading.main_thread():
@@ -243,50 +223,21 @@ def ending_in_order() -> Iterator[None]:
 
 
 @contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Run the handlers of signals afterwards, so that their exceptions interrupt nothing here."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread only
+def signals_blocked() -> Iterator[None]:
+    """Let SIGINT and SIGTERM arrive afterwards, so that their exceptions interrupt nothing here."""
+    if os.name != "posix":
+        yield
         return
-    arrived: list[int] = []
-    is_deferring = True
-    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if is_deferring:
-            arrived.append(number)
-        else:  # an exception has interrupted what restores the handlers
-            handlers[number](number, frame)
-
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
-        for number in signal.valid_signals():
-            if callable(handler := signal.getsignal(number)):
-                handlers[number] = handler
-                signal.signal(number, handle)
         yield
     finally:
-        is_deferring = False
-        for caught, handler in handlers.items():
-            signal.signal(caught, handler)
-        for caught in dict.fromkeys(arrived):
-            signal.raise_signal(caught)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _pipe() -> tuple[int, int]:
-    """The ends of a new pipe, which are no standard streams, even if those are closed."""
-    import fcntl  # not on Windows, which has no fork
-
+def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
     reading, writing = os.pipe()
-    try:
-        high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 3)
-        try:
-            return high, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
-        except OSError:
-            os.close(high)
-            raise
-    finally:
-        os.close(reading)
-        os.close(writing)
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

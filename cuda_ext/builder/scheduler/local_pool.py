@@ -32,13 +32,11 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.time_limit import too_slow
 from cuda_ext.toolchain import process
 
-# Bytes below which a compiler cannot work.
-_SPACE = 1 << 20
 _START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from cuda_ext.builder.scheduler.worker import serve; serve(sys.argv[2])"
+    "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from cuda_ext.builder.scheduler.worker import serve; "
+    "serve(sys.argv[2], float(sys.argv[3]), os.fdopen(os.dup(0), 'rb'), os.fdopen(os.dup(1), 'wb'))"
 )
-
 
 _Item = tuple[Task, "Future[Any]"]
 
@@ -132,19 +130,17 @@ class WorkerPool(Executor):
         self._has_ended = False
         # Tasks that wait or run.
         self._unfinished = 0
-        # The sources of consecutive tasks in which workers died.
-        self._fatal: set[str] = set()
         # Workers create it and remove it: nothing is left if this process is killed before there is one.
         self._scratch = str(Path(tempfile.gettempdir(), f"cuda_ext-{secrets.token_hex(8)}"))
         self._processes: dict[int, process.Child] = {}
         self._threads: list[threading.Thread] = []
         try:
-            # These start before the first thread, since a process with several threads cannot fork.
-            for number in range(count if first is None else min(first, count)):
-                with process.signals_deferred():
+            with process.signals_blocked():
+                # These start before the first thread, since a process with several threads cannot fork.
+                for number in range(count if first is None else min(first, count)):
                     self._processes[number] = self._start()
-            for _ in range(len(self._processes)):
-                self._add_thread()
+                for _ in range(len(self._processes)):
+                    self._add_thread()
         except BaseException:
             self.shutdown(cancel_futures=True)
             raise
@@ -191,30 +187,22 @@ class WorkerPool(Executor):
         """Pass one task after the other to one worker."""
         while item := self._queue.take(number):
             task, future = item
-            if not future.set_running_or_notify_cancel():
-                self._count_finished()
-                continue
             self._started(task)
             try:
-                result = self._run(number, task)
+                show = functools.partial(future.set_result, self._run(number, task))
             except BaseException as error:
-                self._count_finished()
-                future.set_exception(error)
-            else:
-                self._count_finished()
-                future.set_result(result)
+                show = functools.partial(future.set_exception, error)
+            # Count down before the result is known, which may lead to another task.
+            with self._lock:
+                self._unfinished -= 1
+            show()
         with self._lock:
             child = self._processes.pop(number, None)
         if child:
             process.end(child)
 
-    def _count_finished(self) -> None:
-        """Count down before the result is known, which may lead to another task."""
-        with self._lock:
-            self._unfinished -= 1
-
     def _run(self, number: int, task: Task) -> Any:
-        """The worker's answer. If two workers die in a task, the task is at fault.
+        """Return the worker's answer. If two workers die in a task, the task is at fault.
 
         Only the first uses precompiled headers.
         """
@@ -222,37 +210,25 @@ class WorkerPool(Executor):
         for _ in range(2):
             child = self._worker(number)
             requests, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
-            with suppress(OSError), process.ending_after(self._limit, child) as expired:
-                worker.send(requests, task)
-                if (answer := worker.receive(answers)) is not None:
-                    self._fatal.clear()
-                    result, error = pickle.loads(answer)  # noqa: S301 - from a process of ours
-                    if error:
-                        raise error
-                    return result
+            message = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
+                requests.write(message)
+                requests.flush()
+                result, error = pickle.load(answers)  # noqa: S301 - from a process of ours
+                if error:
+                    raise error
+                return result
             with self._lock:
                 if self._has_ended:
                     raise _cancelled()
                 exit_code = process.end(self._processes.pop(number))
-            if expired.is_set():
+            if exit_code == worker.TOO_SLOW:
                 raise too_slow(str(task), self._limit)
             if task.precompiles:
                 self._queue.precompiles = False
                 task = replace(task, precompiles=False)
-        self._fatal.add(task.job.name)
-        temporary = tempfile.gettempdir()
-        if shutil.disk_usage(temporary).free < _SPACE:
-            raise BuildError(
-                "is full", where=temporary, remedy="free some space, or set TMPDIR to a directory with more"
-            )
         is_killed = exit_code < 0
         death = f"was ended by signal {-exit_code}" if is_killed else f"ended with exit code {exit_code}"
-        if len(self._fatal) > 2:
-            sources = ", ".join(sorted(self._fatal))
-            raise BuildError(
-                f"the processes that compile end at once ({death}), whatever the source ({sources})",
-                remedy=f"if there is too little memory for {self._count} of them, set MAX_JOBS to fewer",
-            )
         memory = "if there is too little memory, set MAX_JOBS to fewer"
         raise CompilationError(
             f"the compiler's process {death}, twice",
@@ -272,8 +248,8 @@ class WorkerPool(Executor):
     def _start(self) -> process.Child:
         # A fork has all modules imported, which takes a new interpreter longer than a small compilation.
         if process.can_fork():
-            return process.Fork(functools.partial(worker.serve, self._scratch))
-        return process.start_python(_START, json.dumps(sys.path), self._scratch)
+            return process.Fork(functools.partial(worker.serve, self._scratch, self._limit))
+        return process.start_python(_START, json.dumps(sys.path), self._scratch, str(self._limit))
 
 
 def _cancelled() -> BuildError:

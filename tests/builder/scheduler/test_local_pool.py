@@ -184,7 +184,7 @@ def test_a_worker_that_is_killed_is_replaced(
 
 
 @linux
-def test_workers_that_always_die_are_one_error(project: Path, tmp_path: Path) -> None:
+def test_a_task_whose_workers_always_die_is_named(project: Path, tmp_path: Path) -> None:
     over = threading.Event()
 
     def kill() -> None:
@@ -201,11 +201,9 @@ def test_workers_that_always_die_are_one_error(project: Path, tmp_path: Path) ->
     finally:
         over.set()
         killer.join()
-    assert "the processes that compile end at once (was ended by signal 9), whatever the source" in str(
-        caught.value
-    )
-    assert "set MAX_JOBS to fewer" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+    for name in UNITS:
+        named = f"{name} sm_90: the compiler's process was ended by signal 9, twice; if there is too little"
+        assert named in str(caught.value)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert build(project)
 
@@ -310,20 +308,19 @@ def test_an_interrupt_while_workers_start_leaves_nothing(
             raise Interruption
         result = original(this)
         if starts == 2:
-            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGTERM)
         return result
 
-    handler = signal.signal(signal.SIGUSR1, handle)
+    handler = signal.signal(signal.SIGTERM, handle)
     try:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, start)
             with pytest.raises(Interruption):
                 WorkerPool(3)
     finally:
-        signal.signal(signal.SIGUSR1, handler)
-    for thread in set(threading.enumerate()) - before[2]:  # that was interrupted at its start
-        thread.join()
+        signal.signal(signal.SIGTERM, handler)
     assert children() <= before[0]
+    assert set(threading.enumerate()) <= before[2]
     assert descriptors() <= before[1]
     assert list(tmp_path.iterdir()) == []
 
@@ -343,17 +340,30 @@ def until_its_files_go() -> None:
 def test_a_worker_without_a_build_leaves_no_files(tmp_path: Path, task: Callable[[], None]) -> None:
     """Even if its task ends meanwhile, or fails because its files are removed."""
     scratch = tmp_path / "scratch"
-    code = (
-        "import sys; sys.path[:0] = sys.argv[2:]\n"
-        "from cuda_ext.builder.scheduler.worker import serve; serve(sys.argv[1])"
-    )
-    child = process.start_python(code, str(scratch), *sys.path)
-    assert child.stdin
-    worker.send(child.stdin, task)
+    child = start_worker(scratch)
+    send(child, task)
     while task is until_its_files_go and not list(scratch.glob("*/last")):
         time.sleep(0.01)
     assert process.end(child) == 0
     assert not scratch.exists()
+
+
+def start_worker(scratch: Path, limit: int = 60) -> subprocess.Popen[bytes]:
+    return process.start_python(local_pool._START, json.dumps(sys.path), str(scratch), str(limit))
+
+
+def send(child: subprocess.Popen[bytes], task: Callable[[], object]) -> None:
+    assert child.stdin
+    child.stdin.write(pickle.dumps(task))
+    child.stdin.flush()
+
+
+def test_a_task_that_takes_too_long_ends_its_worker(tmp_path: Path) -> None:
+    child = start_worker(tmp_path / "scratch", limit=1)
+    send(child, functools.partial(time.sleep, 60))
+    assert child.wait(60) == worker.TOO_SLOW
+    assert not (tmp_path / "scratch").exists()
+    process.end(child)
 
 
 # Who does what next.
@@ -386,12 +396,10 @@ def test_the_longest_is_first() -> None:
 
 @linux
 def test_only_the_worker_answers_if_a_source_forks_it(tmp_path: Path) -> None:
-    child = process.start_python(local_pool._START, json.dumps(sys.path), str(tmp_path / "scratch"))
-    assert child.stdin
+    child = start_worker(tmp_path / "scratch")
     assert child.stdout
-    for function in (os.fork, os.getpid):
-        worker.send(child.stdin, function)
-    answers = [pickle.loads(worker.receive(child.stdout) or b"") for _ in range(2)]
-    assert answers[0] != (0, None)
-    assert answers[1] == (child.pid, None)
+    send(child, os.fork)
+    assert pickle.load(child.stdout) != (0, None)
+    send(child, os.getpid)
+    assert pickle.load(child.stdout) == (child.pid, None)
     process.end(child)
