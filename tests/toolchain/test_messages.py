@@ -54,7 +54,7 @@ def test_a_constexpr_function_of_the_host_names_the_setting(compiler: Callable[[
     assert (
         "set relaxed-constexpr = true, or write __host__ __device__ before constexpr functions" in lines[-1]
     )
-    assert "... and 27 more of that kind" in lines
+    assert f"... and {28 if compiler is nvrtc else 29} more messages" in lines  # nvcc's are all of one line
     assert len(lines) <= 20
     compiler().compile(unit(source, relaxed_constexpr=True), [Architecture.parse("sm_90")])
 

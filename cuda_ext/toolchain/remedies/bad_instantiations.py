@@ -10,12 +10,21 @@ from cuda_ext.errors import closest_name
 from cuda_ext.formats.spelling import base_name, normalise, template_name
 from cuda_ext.text.declarations import find_declarations
 from cuda_ext.text.declared_types import find_types
-from cuda_ext.toolchain.remedies.missing_types import HEADER_OF
+
+# The headers of types.
+HEADERS = {
+    "cuda_fp16.h": ("half", "half2", "__half", "__half2"),
+    "cuda_bf16.h": ("nv_bfloat16", "__nv_bfloat16", "nv_bfloat162", "__nv_bfloat162"),
+    "cuda_fp8.h": ("__nv_fp8_e4m3", "__nv_fp8_e5m2", "__nv_fp8_e8m0"),
+    "cuComplex.h": ("cuFloatComplex", "cuDoubleComplex", "cuComplex"),
+    "cuda/std/cstdint": tuple(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
 
 _BAD_EXPRESSION = r'Input name expression was: "\s*(.*?)\s*"'
 _NAME_MAP = r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |\Z)"
 _UNDEFINED = r'identifier "(\w+)" is undefined|has no member "(\w+)"'
 
+_HEADER_OF = {name: header for header, names in HEADERS.items() for name in names}
 _WORDS = ("bool", "char", "short", "int", "long", "float", "double", "unsigned int", "unsigned char")
 
 
@@ -46,18 +55,20 @@ def _explain(expression: str, refusal: str, unit: TranslationUnit) -> str:
 
 def _hint(expression: str, refusal: str, unit: TranslationUnit) -> str:
     texts = [unit.source, *unit.headers.values()]
-    kernels = {kernel.name for kernel in find_declarations(texts).kernels}
+    kernels = find_declarations(texts).kernels
     name = template_name(expression)
     if "cannot determine which instance of function template" in refusal:
         if not expression.endswith(">"):
             return f"write its template arguments, as in {f'{expression}<float>'!r}"
-        head = _template_head(base_name(name), texts)
+        alike = (k.template for k in kernels if "<" in k.template and base_name(k.name) == base_name(name))
+        head = next(alike, "")
         return f"the arguments do not fit: it is declared as {head}" if head else ""
     undefined = re.search(_UNDEFINED, refusal)
     unknown = (undefined[1] or undefined[2]) if undefined else ""
-    if name in kernels or (unknown and unknown not in name.split("::")):
+    names = {kernel.name for kernel in kernels}
+    if name in names or (unknown and unknown not in name.split("::")):
         return _about_argument(expression, name, unknown, texts)
-    if close := _closest_kernel(expression, kernels):
+    if close := _closest_kernel(expression, names):
         return f"did you mean {close!r}?"
     own = sorted({kernel.name for kernel in find_declarations([unit.source]).kernels})
     return f"this source defines {', '.join(own)}" if own else ""
@@ -69,13 +80,13 @@ def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[by
         return ""
     arguments = expression.removeprefix(name)
     by_plain = {each.rpartition("::")[2]: each for each in sorted(find_types(texts))}
-    known = {**{word: word for word in (*_WORDS, *HEADER_OF)}, **by_plain}
+    known = {**{word: word for word in (*_WORDS, *_HEADER_OF)}, **by_plain}
     close = unknown if unknown in known else closest_name(unknown, known)
     text = f"the kernel exists, its template argument {unknown!r} does not: "
     if not close:
         return f"{text}correct it, or declare it in the source"
     meant = name + re.sub(rf"(?:\w+::)*\b{unknown}\b", known[close], arguments)
-    header = HEADER_OF.get(known[close])
+    header = _HEADER_OF.get(known[close])
     if header and meant == expression:
         return f"{text}add #include <{header}>"
     return f"{text}did you mean {meant!r}" + (f", with #include <{header}>?" if header else "?")
@@ -94,14 +105,3 @@ def _closest_kernel(expression: str, kernels: Iterable[str]) -> str:
         by_plain.setdefault(kernel.rpartition("::")[2], []).append(kernel)
     close = plain if plain in by_plain else closest_name(plain, by_plain)
     return closest_name(name, by_plain[close], 0) + expression[len(name) :] if close else ""
-
-
-def _template_head(kernel: str, texts: Sequence[bytes]) -> str:
-    """Return the head of the template `kernel`, a plain name, if one of `texts` declares it.
-
-    >>> _template_head("k", [b"template <class T,  int N> __global__ void k(T) {}"])
-    'template <class T, int N>'
-    """
-    declared = find_declarations(texts).kernels
-    heads = (k.template for k in declared if "<" in k.template and base_name(k.name) == kernel)
-    return next(heads, "")
