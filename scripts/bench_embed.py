@@ -28,10 +28,10 @@ from bench.machine import read_load, read_processor, read_version
 from bench.processes import CORES
 from bench.tables import format_pairs, format_table
 
-from cuda_ext import manifest
 from cuda_ext.builder.cpp.generate_cpp import Embed, render
 from cuda_ext.builder.package.generate import Package
-from cuda_ext.manifest import Image, Manifest, Source, Unit
+from cuda_ext.facts import manifest
+from cuda_ext.facts.manifest import Image, Manifest, Source, Unit
 
 INCLUDE = ROOT / "cuda_ext" / "include"
 REFERENCE = "cuda_ext: .incbin"

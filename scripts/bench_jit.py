@@ -66,7 +66,7 @@ PARTS = (
     ("  signatures after NVRTC", "toolchain/nvrtc.py", "_describe"),
     ("  fatbin", "toolchain/nvfatbin.py", "write_fatbin"),
     ("write the cache", "jit/user_cache.py", "write_cache"),
-    ("read the manifest", "cuda_ext/manifest.py", "loads"),
+    ("read the manifest", "cuda_ext/facts/manifest.py", "loads"),
     ("load the image", "runtime/loaded_library.py", "_load"),
     ("launch, with all that is above and in it", "runtime/kernel.py", "__launch_carefully__"),
 )

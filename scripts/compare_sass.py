@@ -32,9 +32,9 @@ from cuda_ext.cli.inspect.places import packages_below, packages_in_wheel
 from cuda_ext.compiler.module_plan import ModulePlan
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import CudaExtError
+from cuda_ext.facts.manifest import FILE_NAME, Manifest, loads
 from cuda_ext.formats.cubin import read_sizes
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import FILE_NAME, Manifest, loads
 from cuda_ext.toolchain.compile_library import compile_module
 from cuda_ext.toolchain.compilers import find_nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc

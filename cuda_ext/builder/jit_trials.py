@@ -14,7 +14,7 @@ from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
 
 _SHOWN = 3  # the number of sources of a module in a message

@@ -17,8 +17,8 @@ from typing import Generic, NamedTuple, TypeVar
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.errors import CudaExtError
+from cuda_ext.facts import codec
 from cuda_ext.filesystem.regular_file import digest_file
-from cuda_ext.formats import codec
 
 # The number of sets of names that are kept under one key.
 _MOST_SETS = 8

@@ -212,7 +212,7 @@ def _list_inputs(project: Project) -> set[str]:
 
 
 def _summarize(package: Package, directory: Path) -> dict[str, Any]:
-    from cuda_ext.manifest import FILE_NAME, loads
+    from cuda_ext.facts.manifest import FILE_NAME, loads
 
     manifest = loads(package.files[FILE_NAME], package.name)
     return {

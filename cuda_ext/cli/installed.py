@@ -24,7 +24,7 @@ from cuda_ext.cli.inspect.places import (
 )
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import did_you_mean
-from cuda_ext.manifest import FILE_NAME
+from cuda_ext.facts.manifest import FILE_NAME
 
 # The number of directories to search below an entry of sys.path without distributions.
 _MOST = 2000

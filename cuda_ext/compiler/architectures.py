@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from cuda_ext.compiler.translation_unit import CompilerInfo, SourceKind
 from cuda_ext.errors import BuildError, closest_name
-from cuda_ext.formats.architecture import TILE_IR, Architecture
+from cuda_ext.facts.architecture import TILE_IR, Architecture
 
 GROUPS = ("all", "all-major", "native")
 

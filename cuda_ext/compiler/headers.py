@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.errors import BuildError, escape_controls
-from cuda_ext.fields import is_inner_path
+from cuda_ext.filesystem.inner_path import is_inner_path
 from cuda_ext.filesystem.regular_file import check_regular, read_file
 from cuda_ext.text.includes import (
     OUTSIDE,
@@ -38,7 +38,7 @@ from cuda_ext.text.includes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuda_ext.manifest import Options
+    from cuda_ext.facts.manifest import Options
 
 _STOP = (b"\0", b"\xff")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

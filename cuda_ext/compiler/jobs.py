@@ -12,9 +12,8 @@ from typing import Literal, NamedTuple
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.fields import ImageKind
-from cuda_ext.formats import codec
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts import codec
+from cuda_ext.facts.architecture import Architecture, ImageKind
 
 # An image for each architecture of a job.
 Product = tuple[CompiledImage, ...]
@@ -76,7 +75,7 @@ def encode_product(product: Product) -> tuple[bytes, ...]:
 
 
 def decode_product(job: Job, contents: Sequence[bytes]) -> Product:
-    """Decode the product of `job`. Raises :class:`~cuda_ext.formats.codec.DecodingError`."""
+    """Decode the product of `job`. Raises :class:`~cuda_ext.facts.codec.DecodingError`."""
     images = tuple(codec.decode(CompiledImage, content) for content in contents)
     if tuple(image.architecture for image in images) != job.architectures:
         raise codec.DecodingError(f"not the images of {job}")

@@ -22,8 +22,8 @@ from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, join_errors
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import Architecture
 
 Products = Mapping[Job, Outcome]
 # Images with their name maps, and the signatures of everything in them.

@@ -13,16 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
-from cuda_ext.formats import codec
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.sha256 import sha256
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import SCHEMA, Candidate, Compression, Manifest, Variants
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
-from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
 from cuda_ext.text.declarations import kernel_names
 from cuda_ext.text.doc_comments import find_doc_comments, may_have_doc_comments
 from cuda_ext.text.macros import definitions_in
@@ -84,34 +83,6 @@ class LibraryPlan:
         For newer GPUs, the tool chain's headers have variables that they lack for older ones.
         """
         return max(self.targets, key=lambda target: (target.number, target.suffix))
-
-    def decode(self, content: bytes) -> Library:
-        """Decode the library as a cache has it.
-
-        Raises :class:`ValueError` or :class:`~cuda_ext.errors.ManifestError` if it belongs to another plan.
-        """
-        library = codec.decode(Library, content)
-        unit, files = library.unit, {image.file: image.sha256 for image in library.unit.images}
-        architectures = [Architecture.parse(image.architecture) for image in unit.images]
-        is_whole = (
-            [(s.name, s.options, s.instantiate) for s in unit.sources]
-            == [(u.name, u.options, u.instantiate) for u in self.units]
-            and ({*architectures} == {*self.architectures} or not self._is_compiled)
-            and len(library.usage) == len(library.code) == len(unit.images)
-            and files == {name: sha256(content).hex() for name, content in library.files.items()}
-        )
-        if not is_whole:
-            raise codec.DecodingError(f"not the library of {self.stem}")
-        # It must be a valid part of a manifest.
-        part = Manifest(SCHEMA, self.module, "nvrtc", "1.0", self.compress, (unit,), *library[1:3])
-        if manifest_file.loads(manifest_file.dumps(part), self.stem) != part:  # which reads every record
-            raise codec.DecodingError("it is not what a manifest says of it")
-        return library
-
-    @property
-    def _is_compiled(self) -> bool:
-        """True if its images are the requested ones, and not the content of a source."""
-        return self.link or self.units[0].kind not in ("cubin", "fatbin")
 
 
 @dataclass(frozen=True, slots=True)

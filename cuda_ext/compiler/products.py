@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cuda_ext.fields import FixedLaunch, InnerPath
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import FixedLaunch, Kernel, Symbol
+from cuda_ext.facts.manifest import Unit
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.lowered_names.meanings import merge_meanings
-from cuda_ext.manifest import Kernel, Symbol, Unit
 
 # The name of the spans in which NVRTC and nvcc read a header.
 HEADER = "Processing Header File"
@@ -102,7 +102,7 @@ class Library(NamedTuple):
     unit: Unit
     kernels: tuple[Kernel, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    files: Mapping[InnerPath, bytes] = {}
+    files: Mapping[str, bytes] = {}
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
     code: tuple[Mapping[str, str], ...] = ()

@@ -10,9 +10,8 @@ from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatur
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import Architecture, ImageKind
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Cubin, read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
 

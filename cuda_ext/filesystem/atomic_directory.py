@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from cuda_ext.fields import is_inner_path
+from cuda_ext.filesystem.inner_path import is_inner_path
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.errors import BuildError
+from cuda_ext.facts.manifest import FILE_NAME
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.manifest import FILE_NAME
 
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
 # Files that file managers, network file systems and Python leave anywhere.

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Parameter, Symbol
 from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.tile_ir import STAND_IN
-from cuda_ext.manifest import Parameter, Symbol
 
 # The prefixes of a kernel's sections. The kernel's name follows.
 _KERNEL_INFO = ".nv.info."

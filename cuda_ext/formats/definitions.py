@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
+from cuda_ext.facts.kernels import Parameter, Symbol
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.cubin import read_code as read_code_of_cubin
 from cuda_ext.formats.tile_ir import read_tile_ir
-from cuda_ext.manifest import Parameter, Symbol
 
 
 class Definitions(NamedTuple):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cuda_ext.errors import FatbinError
-from cuda_ext.fields import ImageKind, split_architecture
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture, ImageKind
 
 Codec = Literal["none", "lz4", "zstd"]
 
@@ -154,8 +153,10 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
             f"flags {header.flags:#x}",
         )
     architecture = str(Architecture(kind, header.architecture, suffix))
-    if split_architecture(architecture) is None:
-        raise _error(start, f"{architecture} is no architecture")
+    try:
+        Architecture.parse(architecture)
+    except ValueError:
+        raise _error(start, f"{architecture} is no architecture") from None
     payload = start + header.header_size
     if not start + _ENTRY.size <= payload <= end:
         raise _error(start, f"header of {header.header_size} bytes")

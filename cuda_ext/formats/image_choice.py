@@ -6,8 +6,8 @@ The generated source of a module in C++ has the same facts as a table.
 from __future__ import annotations
 
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError, TileIrError
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Image, Manifest, Unit
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Image, Manifest, Unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

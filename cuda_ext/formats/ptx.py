@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Parameter, ParameterKind, Symbol
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Parameter, ParameterKind, Symbol
 
 # Patterns, which the module re compiles at their first use. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.

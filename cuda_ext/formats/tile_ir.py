@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import Parameter, Symbol
+from cuda_ext.facts.kernels import Parameter, Symbol
 
 MAGIC = b"\x7fTileIR\0"
 # NVRTC writes this kernel if a source has none.

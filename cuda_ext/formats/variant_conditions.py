@@ -19,9 +19,9 @@ from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
 from cuda_ext.errors import ManifestError
-from cuda_ext.fields import HiddenParameter
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Kernel, Parameter, Variants
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import HiddenParameter, Kernel, Parameter
+from cuda_ext.facts.manifest import Variants
 
 SM = "sm"
 T = TypeVar("T")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.compile_options import (
     enables_tile,
     nvrtc_options,
@@ -17,11 +16,10 @@ from cuda_ext.compiler.compile_options import (
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
-from cuda_ext.fields import InnerPath
-from cuda_ext.formats import codec
-from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Compression, Manifest, Options
-from cuda_ext.records import choices
+from cuda_ext.facts import codec
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.manifest import Compression, Manifest, Options
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
@@ -90,7 +88,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
     compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
     """
-    read_choice("compress", compress, choices(Compression))
+    read_choice("compress", compress, get_args(Compression))
     read_choice("compiler", compiler, ("nvrtc", "nvcc"))
     if not all(map(str.isidentifier, read_text("name", name).split("."))):
         raise ValueError(f"name: {quote(name)} is not an import name; write it as in 'package.kernels'")
@@ -180,7 +178,7 @@ class _Entry(NamedTuple):
     format: str
     manifest: str
     log: tuple[str, ...]
-    files: Mapping[InnerPath, bytes]
+    files: Mapping[str, bytes]
 
 
 class _Compiled(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 from typing import NamedTuple
 
+from cuda_ext.facts.kernels import Kernel, Symbol
+from cuda_ext.facts.manifest import Image, Variants
 from cuda_ext.formats.quantities import format_size
-from cuda_ext.manifest import Image, Kernel, Symbol, Variants
 from cuda_ext.runtime.module import library_of
 
 

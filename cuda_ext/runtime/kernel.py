@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from functools import cached_property
 
-from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, CudaExtError
-from cuda_ext.manifest import Parameter
+from cuda_ext.facts import kernels
+from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 
@@ -75,7 +75,7 @@ class Kernel(FastLaunch):
     _is_new: bool  # true before the first attempt to launch
 
     @classmethod
-    def of(cls, library: Library, kernel: manifest.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
+    def of(cls, library: Library, kernel: kernels.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
         """Create the `kernel` of `library`; with variants, a launch chooses among `candidates`."""
         created = cls(kernel, candidates)
         created._library = library

@@ -13,6 +13,9 @@ from cuda_ext.errors import (
     NoImageError,
     ToolchainError,
 )
+from cuda_ext.facts.kernels import Kernel, Symbol
+from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Records, Unit, Variants, loads
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats.image_choice import (
     image_for,
     no_image,
@@ -20,9 +23,6 @@ from cuda_ext.formats.image_choice import (
     select_image,
     tile_ir_refused,
 )
-from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
-from cuda_ext.records import Records
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from functools import cached_property
 
-from cuda_ext import manifest
 from cuda_ext.errors import (
     ArgumentError,
     DriverError,
@@ -13,6 +12,7 @@ from cuda_ext.errors import (
     ToolchainError,
     escape_controls,
 )
+from cuda_ext.facts import manifest
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel, advise_keywords

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from cuda_ext.manifest import Manifest
+    from cuda_ext.facts.manifest import Manifest
     from cuda_ext.runtime.loaded_library import Library
     from cuda_ext.runtime.lookup import Namespace
 
@@ -130,7 +130,7 @@ def _is_readable(path: str) -> bool:
 
 def _open_library(module: KernelModule) -> Library:
     from cuda_ext.errors import ManifestError
-    from cuda_ext.manifest import FILE_NAME, loads
+    from cuda_ext.facts.manifest import FILE_NAME, loads
     from cuda_ext.runtime.loaded_library import Library
 
     loader: Any = module.__spec__.loader if module.__spec__ else None

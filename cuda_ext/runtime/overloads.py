@@ -14,7 +14,7 @@ from operator import or_
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, did_you_mean
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
+from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 

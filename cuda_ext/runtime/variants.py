@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverError, NoImageError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts import kernels, manifest
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.variant_conditions import (
     SM,
     Comparison,
@@ -281,7 +281,7 @@ class _VariantsLauncher(Launcher):
 
 
 def _title(
-    kernel: manifest.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
+    kernel: kernels.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
 ) -> tuple[str, str]:
     """Return the text that identifies a candidate (its name or its values), and its condition."""
     when = f"if {candidate.when}" if candidate.when else ""

@@ -12,7 +12,7 @@ from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import Compiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError, join_errors
-from cuda_ext.fields import is_file_name
+from cuda_ext.filesystem.inner_path import is_file_name
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+from cuda_ext.facts.codec import Field, key_of
 from cuda_ext.filesystem.regular_file import digest_file
-from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, open_library, system_library
 

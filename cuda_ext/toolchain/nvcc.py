@@ -31,8 +31,8 @@ from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask, read_answers, rejected_lines
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.sha256 import sha256
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases

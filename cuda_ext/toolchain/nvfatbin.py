@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Compression
 from cuda_ext.formats.fatbin import join_fatbins
-from cuda_ext.manifest import Compression
 from cuda_ext.toolchain.cuda_libraries import open_library
 
 # The size of images in bytes from which starting threads pays off.

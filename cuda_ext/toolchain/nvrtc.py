@@ -32,7 +32,7 @@ from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import shorten_output

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from builds.workloads import Unit, Workload
-from cuda_ext import manifest
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts import manifest
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 
 

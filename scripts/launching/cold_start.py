@@ -12,7 +12,7 @@ from pathlib import Path
 from _environment import ROOT
 from bench.tables import format_spread
 
-from cuda_ext.manifest import FILE_NAME, loads
+from cuda_ext.facts.manifest import FILE_NAME, loads
 from launching.kernels import NAME
 
 _SCRIPT = f"""

@@ -19,7 +19,7 @@ from bench.tables import format_spread
 
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
-from cuda_ext.manifest import Manifest
+from cuda_ext.facts.manifest import Manifest
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.module import library_of, module_from
 from launching.c_launch import CLaunch

@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.fatbin import read_fatbin
 from packages.contenders import ARCHITECTURES, KERNELS, Contender
 

@@ -10,7 +10,7 @@ import pytest
 
 from cuda_ext.builder.session import build_project
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import loads
+from cuda_ext.facts.manifest import loads
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.messages import Messages

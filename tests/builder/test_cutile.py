@@ -12,10 +12,10 @@ from cuda_ext.builder.cpp.launched_kernels import launched_kernels
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import loads
 from cuda_ext.formats.cubin import read_code
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import loads
 from cuda_ext.toolchain.front_ends.cutile import CuTile
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from tests.fixtures.loader import run_script

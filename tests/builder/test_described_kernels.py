@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import loads
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import loads
 from tests.fixtures.device_code import image
 from tests.fixtures.loader import run_script
 from tests.fixtures.messages import Messages

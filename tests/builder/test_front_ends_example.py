@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import loads
+from cuda_ext.facts.manifest import loads
 from tests.fixtures.projects import build
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")

@@ -13,7 +13,7 @@ import cuda_ext
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.cli.commands import commands
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
-from cuda_ext.manifest import FILE_NAME, Manifest, loads
+from cuda_ext.facts.manifest import FILE_NAME, Manifest, loads
 from cuda_ext.runtime.jit.on_demand import OnDemand
 from cuda_ext.toolchain import cuda_libraries
 from tests.fixtures.messages import Messages

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import loads
+from cuda_ext.facts.manifest import loads
 from tests.fixtures.projects import FILL, build, write_project
 
 TABLE = """

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from cuda_ext.builder.requirement import FIRST_READER, find_flaw, read_requirements
-from cuda_ext.manifest import SCHEMA
+from cuda_ext.facts.manifest import SCHEMA
 from tests.fixtures.projects import KERNELS, build, write_project
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import cuda_ext
-from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.errors import ToolchainError
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.manifest import Manifest
 from cuda_ext.formats.tile_ir import read_tile_ir
-from cuda_ext.manifest import Manifest
 from cuda_ext.toolchain.tileiras import Tileiras
 from tests.fixtures.loader import run_script
 from tests.fixtures.messages import Messages

@@ -10,7 +10,7 @@ import pytest
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
 from tests.fixtures.messages import Messages

@@ -17,14 +17,8 @@ from cuda_ext.builder.session import build_project
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.store import pack
-from cuda_ext.compiler.module_plan import LibraryPlan
-from cuda_ext.compiler.products import Library
-from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError, ManifestError
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import DecodingError, encode, key_of
-from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Image, Kernel, Source, Unit
+from cuda_ext.errors import BuildError
+from cuda_ext.facts.codec import key_of
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, load, write_project
@@ -139,28 +133,6 @@ def test_an_intact_entry_with_the_content_of_another_is_a_miss(
         content = contents[number][:-1] if damage == "cut" else contents[number - 1]
         path.write_bytes(pack(path.parent.name + path.name, content))
     assert built(project) == right
-
-
-def test_a_library_of_the_cache_names_no_file_outside_of_its_package() -> None:
-    image = Image("sm_90", "cubin", "../x.py", 1, sha256(b"x").hex())
-    source = Source("a.cu")
-    unit = TranslationUnit("a.cu", b"")
-    plan = LibraryPlan("p.kernels", (unit,), (Architecture.parse("sm_90"),))
-    right = Library(Unit((source,), (image._replace(file="x.py"),)), (), (), {"x.py": b"x"}, (), ({},), ({},))
-    assert plan.decode(encode(right)) == right
-    for wrong in [
-        right._replace(unit=Unit((source,), (image,)), files={"../x.py": b"x"}),
-        right._replace(files={"x.py": b""}),
-        right._replace(files={**right.files, "y.py": b""}),
-        right._replace(usage=()),
-        right._replace(unit=right.unit._replace(sources=(Source("b.cu"),))),
-        right._replace(
-            unit=right.unit._replace(images=(right.unit.images[0]._replace(architecture="sm_80"),))
-        ),
-        right._replace(kernels=(Kernel("k\0", "k", 0, ()),)),
-    ]:
-        with pytest.raises((DecodingError, ManifestError)):
-            plan.decode(encode(wrong))
 
 
 # Bounds and places.

@@ -24,8 +24,8 @@ from cuda_ext.cli.doctor.this_project import examine_project
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
 from cuda_ext.errors import NoDriverError
-from cuda_ext.manifest import Candidate as Choice
-from cuda_ext.manifest import Manifest, Source, Unit, Variants
+from cuda_ext.facts.manifest import Candidate as Choice
+from cuda_ext.facts.manifest import Manifest, Source, Unit, Variants
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.command_line import MODULE, ROOT, run

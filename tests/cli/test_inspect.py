@@ -23,10 +23,10 @@ from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Options, loads
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.manifest import Options, loads
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 from cuda_ext.toolchain.nvjitlink import link
 from cuda_ext.toolchain.nvrtc import Nvrtc

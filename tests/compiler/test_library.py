@@ -12,8 +12,8 @@ from cuda_ext.compiler.library import library_images, missing_jobs
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.errors import CompilationError
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Kernel, Parameter
 from tests.fixtures.device_code import nvrtc, unit
 
 SM_80, SM_90 = Architecture.parse("sm_80"), Architecture.parse("sm_90")

@@ -9,7 +9,7 @@ import pytest
 
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import CompilationError
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
 from cuda_ext.toolchain import cuda_packages
 from tests.fixtures.device_code import module, nvcc, nvrtc, unit
 from tests.fixtures.linked_programs import PROGRAMS, WITH_IMAGES, link_program

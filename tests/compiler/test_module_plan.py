@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Image
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import Image
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import KERNEL, image, kernels, library, module, nvrtc, unit

@@ -8,10 +8,10 @@ import pytest
 
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Manifest
 from cuda_ext.formats.lowered_names.meanings import find_meant, spell_out
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import Manifest
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.fixtures.device_code import module, nvcc, nvrtc, unit
 

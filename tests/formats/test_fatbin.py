@@ -11,15 +11,14 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 
 from cuda_ext.errors import BuildError, FatbinError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Compression
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import Compression
-from cuda_ext.records import choices
 from cuda_ext.toolchain import nvfatbin
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 
@@ -39,7 +38,7 @@ ARCHITECTURES = (
     *("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_120"),
     *("compute_90", "compute_90a", "compute_100f", "lto_90", "lto_90a", "lto_100f"),
 )
-COMPRESS = choices(Compression)
+COMPRESS = get_args(Compression)
 COMPRESSED = tuple(mode for mode in COMPRESS if mode != "none")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.architecture import TILE_IR
+from cuda_ext.facts.architecture import TILE_IR
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.formats.tile_ir import MAGIC, read_tile_ir
 from cuda_ext.toolchain.nvfatbin import write_fatbin

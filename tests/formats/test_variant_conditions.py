@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.variant_conditions import (
     Comparison,
     Condition,

@@ -11,22 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cuda_ext.compiler.products import Library, Signatures
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import (
-    SCHEMA,
-    Candidate,
-    FixedLaunch,
-    HiddenParameter,
-    Image,
-    Kernel,
-    Manifest,
-    Options,
-    Parameter,
-    Source,
-    Symbol,
-    Unit,
-    Variants,
-)
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
+from cuda_ext.facts.manifest import SCHEMA, Candidate, Image, Manifest, Options, Source, Unit, Variants
 from cuda_ext.toolchain.compile_library import compile_library
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 from tests.fixtures import device_code

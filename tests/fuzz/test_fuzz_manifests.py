@@ -11,8 +11,7 @@ from hypothesis import example, given
 
 import cuda_ext
 from cuda_ext.errors import CudaExtError, ManifestError
-from cuda_ext.manifest import Manifest, dumps, loads
-from cuda_ext.records import parse_json
+from cuda_ext.facts.manifest import Manifest, dumps, loads
 from cuda_ext.runtime.module import module_from
 from tests.fuzz.strategies import MANIFEST, as_json, damaged_bytes, damaged_data, texts
 
@@ -60,21 +59,6 @@ def test_a_damaged_manifest_is_refused_or_written_alike(text: str) -> None:
 def test_damaged_text_is_refused_or_written_alike(text: bytes) -> None:
     if manifest := read(text):
         assert read(dumps(manifest)) == manifest
-
-
-@given(
-    damaged_bytes(
-        [dumps(MANIFEST).encode()], [b" ", b"NaN", b"1.5", b"\xef\xbb\xbf", b"\\ud800", b"9" * 5000]
-    )
-)
-def test_json_is_what_python_reads(text: bytes) -> None:
-    def outcome(read: Any) -> object:
-        try:
-            return repr(read(text.decode(errors="replace")))
-        except (ValueError, RecursionError):
-            return ValueError
-
-    assert outcome(parse_json) == outcome(json.loads)
 
 
 @example(changed(lambda data: data["parameters"][2].update(type="void (*")), "plain")

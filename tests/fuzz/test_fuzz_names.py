@@ -13,8 +13,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cuda_ext.errors import KernelNotFoundError, escape_controls
-from cuda_ext.fields import is_inner_path
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.filesystem.inner_path import is_inner_path
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
 from cuda_ext.runtime.module import module_from

@@ -15,8 +15,7 @@ from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.store import pack, unpack
 from cuda_ext.compiler.jobs import CompileJob
-from cuda_ext.errors import ManifestError
-from cuda_ext.formats.codec import DecodingError, decode, decode_fields, encode, encode_fields
+from cuda_ext.facts.codec import DecodingError, decode, decode_fields, encode, encode_fields
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, EntryKernel, EntrySymbol, Reference, decode_entry
 from tests.fuzz import strategies
@@ -137,15 +136,6 @@ def test_fields_are_refused_or_written_alike(data: bytes) -> None:
     except DecodingError:
         return
     assert encode_fields(fields) == data
-
-
-@given(st.deferred(lambda: damaged_records([strategies.library()])))
-def test_a_library_is_that_of_its_plan_or_refused(damaged: tuple[type, bytes]) -> None:
-    try:
-        library = library_plan("sm_90").decode(damaged[1])
-    except (ValueError, ManifestError):
-        return
-    assert set(library.files) == {"unit.fatbin"}
 
 
 @given(st.deferred(lambda: damaged_records(records()[4:])))

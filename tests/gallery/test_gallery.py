@@ -9,9 +9,9 @@ from itertools import product
 
 import pytest
 
+from cuda_ext.facts.manifest import loads
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import loads
 from tests.fixtures.gallery import GALLERY, build_gallery_project
 
 NUMBERS = (

@@ -10,7 +10,7 @@ import pytest
 import cuda_ext
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.compiler.translation_unit import Compiler
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.module import module_from
 from cuda_ext.toolchain import cuda_packages

@@ -11,7 +11,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.builder.config.resolve_variants import resolve_variants
-from cuda_ext.manifest import Candidate, Variants
+from cuda_ext.facts.manifest import Candidate, Variants
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.module import library_of, module_from

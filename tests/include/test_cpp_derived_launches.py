@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest
 from cuda_ext.builder.package.generate import Package
+from cuda_ext.facts import manifest
 from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 from tests.fixtures.device_code import image
 from tests.fixtures.loader import Run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest
+from cuda_ext.facts import manifest
 from tests.fixtures.cmake_projects import (
     APPLICATION,
     AXPY,

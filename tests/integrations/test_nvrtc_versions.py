@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.facts.manifest import Manifest, loads
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import Manifest, loads
 from tests.fixtures.environments import SETUPTOOLS, Environment
 from tests.fixtures.projects import write_project
 

@@ -13,7 +13,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import BuildError, CompilationError, ManifestError
-from cuda_ext.manifest import loads
+from cuda_ext.facts.manifest import loads
 from cuda_ext.runtime.module import module_from
 from tests.fixtures.projects import build, write_project
 

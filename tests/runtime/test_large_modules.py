@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.manifest import Kernel, Source, Unit
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Source, Unit
 from tests.fixtures.loader import SAMPLE, described, signature, single_image, write_package
 
 pytestmark = pytest.mark.host_compiler

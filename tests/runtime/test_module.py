@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import cuda_ext
-from cuda_ext import errors, manifest
+from cuda_ext import errors
+from cuda_ext.facts import manifest
 from cuda_ext.runtime.module import module_from
 from tests.fixtures.loader import (
     AXPY,

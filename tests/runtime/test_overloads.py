@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.runtime import kernel as kernels
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.runtime.overloads import OverloadIndex

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import Symbol
+from cuda_ext.facts.kernels import Symbol
 from cuda_ext.runtime.arrays.dtypes import element_and_shape
 from tests.fixtures.loader import Run, write_module
 from tests.fixtures.messages import Messages

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import Candidate, Image, Kernel, Unit, Variants
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Candidate, Image, Unit, Variants
 from tests.fixtures.loader import SAMPLE, Run, described, fatbin, signature, unit, write_package
 
 pytestmark = pytest.mark.host_compiler

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.header_dependencies import (
     Resolver,

@@ -12,8 +12,8 @@ import pytest
 
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.errors import CompilationError
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.formats.fatbin import read_fatbin

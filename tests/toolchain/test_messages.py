@@ -9,7 +9,7 @@ import pytest
 
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from tests.fixtures.device_code import nvcc, nvrtc, unit
 
 COMPILERS = [nvrtc, pytest.param(nvcc, marks=pytest.mark.host_compiler)]

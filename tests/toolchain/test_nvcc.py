@@ -18,10 +18,10 @@ from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Options
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
-from cuda_ext.manifest import Options
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import find_nvcc
 from cuda_ext.toolchain.nvcc import Nvcc
@@ -781,7 +781,7 @@ def test_ctrl_c_ends_the_compiler_with_everything_it_started(fake, tmp_path):
     (tmp_path / "temporary").mkdir()
     script = f"""
 import os
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain.compilers import find_nvcc
 from cuda_ext.compiler.translation_unit import TranslationUnit
 find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Architecture.parse("sm_90")])

@@ -13,8 +13,8 @@ import pytest
 
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats import ptx as ptx_text
-from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.toolchain import cuda_libraries

@@ -10,7 +10,7 @@ from cuda_ext.compiler.library import compile_log, library_images
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain.compile_library import compile_products
 from cuda_ext.toolchain.compilers import find_nvcc

@@ -9,7 +9,7 @@ from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, strin
 from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
-from cuda_ext.fields import FixedLaunch
+from cuda_ext.facts.kernels import FixedLaunch
 from cuda_ext.formats.spelling import normalise
 
 _EXAMPLE = (

@@ -16,8 +16,7 @@ from cuda_ext.builder.config.kernel_table import KERNELS
 from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
-from cuda_ext.manifest import Compression, Variants
-from cuda_ext.records import choices
+from cuda_ext.facts.manifest import Compression, Variants
 
 TABLE = "tool.cuda_ext"
 
@@ -115,7 +114,7 @@ class Settings:
         'has no condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
     )
     compress: Compression = _key(
-        choice(*choices(Compression)),
+        choice(*get_args(Compression)),
         "size",
         "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer. "
         "`size` takes about 0.6 s for each MiB of an image, once; `balance` takes 0.01 s and gives files a "

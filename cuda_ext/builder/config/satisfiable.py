@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.variant_conditions import SM, Comparison, Condition, Junction
 
 # The highest compute capability for which conditions are tried; it stands for all later GPUs.

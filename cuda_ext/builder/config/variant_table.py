@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
 from cuda_ext.builder.config.satisfiable import can_hold
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.fields import HiddenParameter
+from cuda_ext.facts.kernels import HiddenParameter, Parameter
+from cuda_ext.facts.manifest import Candidate, Variants
 from cuda_ext.formats.variant_conditions import ConditionError, fits, list_comparisons, parse
-from cuda_ext.manifest import Candidate, Parameter, Variants
 
 _EXAMPLE = 'a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }'
 _CANDIDATE = 'a table such as { kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }'

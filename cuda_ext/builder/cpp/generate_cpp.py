@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import cuda_ext
 from cuda_ext import __version__
-from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import source_name
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
@@ -26,11 +25,12 @@ from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.kernel_sources import choose_sources
 from cuda_ext.compiler.translation_unit import NAMED
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import key_of
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import key_of
+from cuda_ext.facts.manifest import Manifest, Source, Unit
 from cuda_ext.formats.image_choice import describe_images, needed_driver, order_images
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.manifest import Manifest, Source, Unit
 from cuda_ext.text.declarations import kernel_names
 
 if TYPE_CHECKING:

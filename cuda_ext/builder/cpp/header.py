@@ -17,8 +17,9 @@ from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identi
 from cuda_ext.builder.cpp.launched_kernels import LaunchedKernel
 from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments, read_constants
 from cuda_ext.builder.cpp.template_parameters import TemplateParameters
+from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.manifest import Manifest
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
-from cuda_ext.manifest import Manifest, Symbol
 
 _SHOWN = 8  # the number of kernels in a comment or message
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 
 # Names that the header itself uses, also in nested namespaces.
 _RESERVED = frozenset(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cuda_ext.fields import FixedLaunch, HiddenParameter
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
+from cuda_ext.facts.manifest import Manifest, Variants
 from cuda_ext.formats.variant_conditions import SM, Leaf, branch, parse
-from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
 
 class Passed(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import BuildError
+from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
 

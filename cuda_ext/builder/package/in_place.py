@@ -14,11 +14,11 @@ from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.cache.dependencies import read_record
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.errors import ConfigError, StoreError
+from cuda_ext.facts import codec
+from cuda_ext.facts.manifest import FILE_NAME
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.filesystem.ownership import find_package, foreign, is_generated
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.formats import codec
-from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import FILE_NAME
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cuda_ext.errors import escape_controls
+from cuda_ext.facts.kernels import Kernel, Parameter, Symbol
+from cuda_ext.facts.manifest import Manifest, Variants
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 from cuda_ext.text.brackets import split_arguments
 
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")

@@ -16,7 +16,7 @@ from cuda_ext.builder.report.difference import Build, Place
 from cuda_ext.builder.report.image_contents import ImageContents
 from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
-from cuda_ext.formats.codec import decode, encode
+from cuda_ext.facts.codec import decode, encode
 from cuda_ext.formats.cubin import Resources
 
 Action = Literal["compile", "link"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 
 # The place of something in a build: the module, a unit in it, and so on.
 Place = tuple[str, ...]

@@ -21,8 +21,8 @@ from cuda_ext.builder.report.difference import Change, Difference, compare, grow
 from cuda_ext.builder.report.image_contents import sum_contents
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
-from cuda_ext.formats.sha256 import sha256
 
 # A text in the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'

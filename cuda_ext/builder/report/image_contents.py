@@ -9,7 +9,7 @@ from functools import reduce
 
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import CudaExtError
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
 from cuda_ext.formats.cubin import read_sizes
 from cuda_ext.formats.fatbin import read_fatbin
 

@@ -22,7 +22,7 @@ from cuda_ext.compiler.jobs import CompileJob, Job, Outcome, decode_product
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
-from cuda_ext.formats import codec
+from cuda_ext.facts import codec
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

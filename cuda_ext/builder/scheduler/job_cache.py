@@ -17,10 +17,10 @@ from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import DecodingError, encode, key_of
-from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Compression, Options
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import DecodingError, decode, encode, key_of
+from cuda_ext.facts.manifest import Compression, Options
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.identity import identity_of, linker_files
 from cuda_ext.toolchain.programs.header_dependencies import Resolver
@@ -80,7 +80,7 @@ class JobCache:
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
         resolve = self._resolver(plan.units)
-        known = self._contents.find(self._library_key(plan), resolve, plan.decode)
+        known = self._contents.find(self._library_key(plan), resolve, partial(decode, Library))
         return known.content if known else None
 
     def keep_library(self, plan: LibraryPlan, library: Library) -> None:

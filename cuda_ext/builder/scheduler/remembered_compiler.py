@@ -15,10 +15,8 @@ from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler, TranslationUnit
-from cuda_ext.fields import Text
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
-from cuda_ext.records import Annotated
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import DecodingError, decode, encode, key_of
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 
@@ -34,8 +32,8 @@ class CompilerSpec(NamedTuple):
 class _Answers(NamedTuple):
     """A compiler's remembered answers; ``supports`` has the architectures that were asked for, as text."""
 
-    version: Text
-    capabilities: tuple[Annotated[int, range(10, 1000)], ...]
+    version: str
+    capabilities: tuple[int, ...]
     supports: Mapping[str, bool] = {}
 
 

@@ -11,7 +11,7 @@ from cuda_ext.cache.dependencies import read_record
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.codec import encode, key_of
+from cuda_ext.facts.codec import encode, key_of
 from cuda_ext.text.includes import find_includes
 
 # Estimates without a measurement, in seconds, for NVRTC 13.5 on a core of a server: for any job, and for

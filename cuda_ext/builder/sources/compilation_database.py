@@ -23,11 +23,11 @@ from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.compile_options import definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Options
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc

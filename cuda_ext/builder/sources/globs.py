@@ -19,7 +19,7 @@ from cuda_ext.compiler.headers import NOT_PLAIN, is_plain
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.manifest import FILE_NAME
+from cuda_ext.facts.manifest import FILE_NAME
 
 _KINDS: dict[str, SourceKind] = {
     ".cu": "cu",

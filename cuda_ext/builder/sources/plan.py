@@ -23,7 +23,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities

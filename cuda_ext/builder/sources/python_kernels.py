@@ -13,7 +13,7 @@ from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_inst
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.variant_conditions import list_comparisons, parse
 
 # The modules from which the decorators of each front-end come.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Driver, open_driver

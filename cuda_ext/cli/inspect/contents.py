@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.fatbin import Codec
 from cuda_ext.formats.spelling import normalise, plain_name

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.terminal import Failure
+from cuda_ext.facts.manifest import FILE_NAME
 from cuda_ext.filesystem.regular_file import read_of_package
 from cuda_ext.formats.quantities import format_size
-from cuda_ext.manifest import FILE_NAME
 
 # The largest file that is read; it is read into memory as a whole.
 _MOST = 1 << 30

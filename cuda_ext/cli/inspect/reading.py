@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.cli.inspect.contents import (
     Contents,
     Image,
@@ -36,15 +35,17 @@ from cuda_ext.cli.inspect.places import (
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts import kernels
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.architecture import TILE_IR, ImageKind
+from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.manifest import FILE_NAME, Manifest
+from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import TILE_IR
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
-from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.tile_ir import MAGIC
-from cuda_ext.manifest import FILE_NAME, Manifest, Symbol
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")
 _REBUILD = "build or install it again"
@@ -179,7 +180,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
 
 
 def _describe_kernel(
-    kernel: manifest_file.Kernel, lowered: str, image: manifest_file.Image, content: _ImageContent
+    kernel: kernels.Kernel, lowered: str, image: manifest_file.Image, content: _ImageContent
 ) -> KernelImage:
     launch = image.launches.get(kernel.expression)
     resources = content.kernels.get(lowered)

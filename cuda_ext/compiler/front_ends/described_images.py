@@ -11,10 +11,9 @@ from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
-from cuda_ext.fields import FixedLaunch
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter
 from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
-from cuda_ext.manifest import Kernel, Parameter
 
 
 def describe_images(

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
-from cuda_ext.fields import FixedLaunch, HiddenParameter
+from cuda_ext.facts.kernels import SIZES, FixedLaunch, HiddenParameter, Parameter, ParameterKind
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.text.brackets import split_arguments
 
 
@@ -47,27 +46,8 @@ SHARED_MEMORY = {
     **dict.fromkeys((80, 87), 163),
     **dict.fromkeys((90, 100, 103, 107, 110), 227),
 }
-# Sizes in bytes. These words are C's, CUDA's and those of <cstdint>.
-_SIZES = {
-    "bool": 1,
-    "char": 1,
-    "signed char": 1,
-    "unsigned char": 1,
-    "short": 2,
-    "unsigned short": 2,
-    "int": 4,
-    "unsigned int": 4,
-    "long": 8,
-    "unsigned long": 8,
-    "long long": 8,
-    "unsigned long long": 8,
-    "float": 4,
-    "double": 8,
-    "__half": 2,
-    "__nv_bfloat16": 2,
-    "__nv_fp8_e4m3": 1,
-    "__nv_fp8_e5m2": 1,
-}
+_SIZES = SIZES | {"__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
+# The words of <cstdint>.
 _ALIASES = {
     "int8_t": "signed char",
     "int16_t": "short",

@@ -6,6 +6,7 @@ parameters come from the source.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,12 +15,11 @@ from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
-from cuda_ext.fields import array_size
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import SIZES, Kernel, Parameter, ParameterKind
 from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
-from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 from cuda_ext.text.declarations import DeclaredParameter, find_parameters
 
 
@@ -118,8 +118,7 @@ def describe(
             symbols[lowered] = variable._replace(
                 name=_name_of(lowered),
                 type=type_,
-                # For tile kernels, arrays are of powers of two.
-                size=array_size(type_) or variable.size,
+                size=_size_of(type_, variable.size),
                 alignment=probed_type.alignment,
             )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
@@ -128,6 +127,14 @@ def describe(
 
 _NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"
 _NO_NAMES = "the parameters of {} are named arg0, arg1, and so on, since the source does not show their names"
+
+
+def _size_of(type_: str, stored: int) -> int:
+    """Return the bytes of a variable that takes `stored` bytes; tile kernels round arrays up."""
+    element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
+    if element not in SIZES or not all(map(str.isdecimal, counts)):
+        return stored
+    return min(SIZES[element] * math.prod(map(int, counts)), stored)
 
 
 def _name_of(lowered: str) -> str:

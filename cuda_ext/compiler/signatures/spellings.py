@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, scopes_of, spell_out
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
-from cuda_ext.manifest import Kernel
 from cuda_ext.text.brackets import split_arguments
 from cuda_ext.text.declarations import Declaration, find_declarations
 from cuda_ext.text.declared_types import DeclaredType, find_types

@@ -24,10 +24,10 @@ from cuda_ext.builder.sources.globs import find_headers
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.compiler.spelled_settings import IN_CMAKE
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError, describe_error, escape_controls
+from cuda_ext.facts.manifest import FILE_NAME
 from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
 from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
-from cuda_ext.manifest import FILE_NAME
 
 _SEPARATOR = "\x1f"  # before each argument
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Parameter
+from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout
 from cuda_ext.runtime.arrays.dtypes import check_dtype, dtype_of_typestr
 

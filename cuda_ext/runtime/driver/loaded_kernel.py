@@ -4,7 +4,7 @@ import math
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.fields import FixedLaunch
+from cuda_ext.facts.kernels import FixedLaunch
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device

@@ -2,17 +2,17 @@
 
 C++ programs write the same format, under other keys and without parameters
 (``include/cuda_ext/on_demand/on_demand.cpp``): :data:`BEGINNING`, then the fields of the entry as
-:mod:`~cuda_ext.formats.codec` writes them.
+:mod:`~cuda_ext.facts.codec` writes them.
 """
 
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from cuda_ext.cache.store import KEY_PATTERN
-from cuda_ext.formats import codec
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts import codec
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Kernel, Parameter, Symbol
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.manifest import Kernel, Parameter, Symbol
 
 BEGINNING = codec.encode_fields(["cuda-ext on demand 1"])  # the first bytes of each entry
 

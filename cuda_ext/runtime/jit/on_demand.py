@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Manifest, Options, Source, Unit
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.manifest import Manifest, Options, Source, Unit
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry
 from cuda_ext.runtime.jit.request import Request, join_requests

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import nvrtc_options
-from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import Field, key_of
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import Field, key_of
+from cuda_ext.facts.manifest import Source
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import Source
 from cuda_ext.runtime.jit.entry import Entry
 
 # Increase it whenever the same request must have a different result.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout
 from cuda_ext.runtime.arrays.dtypes import alignment
 from cuda_ext.runtime.arrays.host_arrays import HostArray

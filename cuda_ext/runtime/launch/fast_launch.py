@@ -10,8 +10,7 @@ import os
 import sys
 
 from cuda_ext.errors import CudaExtError
-from cuda_ext.fields import HiddenParameter
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.kernels import HiddenParameter, Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold_address
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError, NoDeviceError, NoDriverError
+from cuda_ext.facts import kernels
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
 from cuda_ext.runtime.arrays.tensor_map import encode_tensor_map
@@ -32,7 +32,7 @@ from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import GivenStream, current_stream_to_give
 
 if TYPE_CHECKING:
-    from cuda_ext.fields import TensorMap
+    from cuda_ext.facts.kernels import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
 
@@ -72,7 +72,7 @@ class Launcher:
     """Launches `kernel`; `load` loads it on a device. If it `is_fixed`, images fix its launches."""
 
     def __init__(
-        self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel], is_fixed: bool
+        self, kernel: kernels.Kernel, load: Callable[[Device], LoadedKernel], is_fixed: bool
     ) -> None:
         self.kernel = kernel
         self.load = load

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel
+from cuda_ext.facts.kernels import Kernel
 
 # Options of Triton in a launch.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypedDict
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.facts.kernels import Parameter, ParameterKind
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.arrays.device_memory import DeviceArray

@@ -19,7 +19,7 @@ from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_inst
 from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage

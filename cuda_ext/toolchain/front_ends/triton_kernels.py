@@ -11,8 +11,7 @@ from cuda_ext.compiler.front_ends.kernel_description import (
     declare_parameter,
     describe_function,
 )
-from cuda_ext.fields import FixedLaunch, HiddenParameter, TensorMap
-from cuda_ext.manifest import Parameter
+from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Parameter, TensorMap
 from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, SPELLED_IN_CPP, element_of
 
 # The size of the parameters that Triton adds: global scratch memory, and profiling scratch memory.

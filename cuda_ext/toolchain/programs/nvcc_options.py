@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuda_ext.compiler.compile_options import common_options, definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 
 
 def target_options(architecture: Architecture) -> list[str]:

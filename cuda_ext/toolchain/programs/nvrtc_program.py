@@ -21,7 +21,7 @@ from cuda_ext.compiler.signatures.spellings import (
 )
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.fields import ImageKind
+from cuda_ext.facts.architecture import ImageKind
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import name_map_lines
 from cuda_ext.toolchain.programs.recorded_commands import record_command

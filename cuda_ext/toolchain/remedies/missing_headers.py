@@ -11,7 +11,7 @@ from cuda_ext.compiler.compile_options import include_directories
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import closest_name
-from cuda_ext.fields import is_inner_path
+from cuda_ext.filesystem.inner_path import is_inner_path
 from cuda_ext.text.includes import find_includes
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 

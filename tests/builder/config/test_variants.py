@@ -15,7 +15,7 @@ from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import ConfigError, KernelNotFoundError, ManifestError
-from cuda_ext.manifest import Candidate, Manifest, Variants, dumps, loads
+from cuda_ext.facts.manifest import Candidate, Manifest, Variants, dumps, loads
 from cuda_ext.runtime.module import module_from
 from tests.builder.package.test_generate import check, stub
 from tests.fixtures.device_code import module, unit

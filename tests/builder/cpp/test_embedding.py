@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.package.generate import Package
-from cuda_ext.manifest import Image, Manifest, Source, Unit
+from cuda_ext.facts import manifest
+from cuda_ext.facts.manifest import Image, Manifest, Source, Unit
 from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 
 CASES = {

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import cuda_ext
-from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.builder.cpp.kernel_classes import DeviceTypes
 from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
-from cuda_ext.fields import FixedLaunch, TensorMap
+from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter, Symbol, TensorMap
+from cuda_ext.facts.manifest import Candidate, Manifest, Source, Unit, Variants
 from cuda_ext.formats.image_choice import select_image
-from cuda_ext.manifest import Candidate, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from tests.fixtures.cpp_modules import (
     INCLUDE,
     LOADER,

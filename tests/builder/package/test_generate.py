@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.package.generate import Package, generate, render_init
+from cuda_ext.facts import manifest as manifest_file
 from tests.fixtures.device_code import module, unit
 
 ROOT = Path(__file__).parents[3]

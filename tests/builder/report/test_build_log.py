@@ -11,7 +11,7 @@ import pytest
 
 from cuda_ext.builder.report.build_record import BuildRecord
 from cuda_ext.builder.report.html_page import read_record
-from cuda_ext.manifest import FILE_NAME, loads
+from cuda_ext.facts.manifest import FILE_NAME, loads
 from tests.fixtures.projects import KERNELS, SCALE, build, write_project
 
 TABLE = KERNELS.replace('"sm_90"', '"sm_80", "sm_90", "compute_80"') + 'instantiate = ["scale<float>"]\n'

@@ -13,9 +13,9 @@ from cuda_ext.builder.scheduler import batch
 from cuda_ext.builder.session import build_project
 from cuda_ext.compiler.jobs import Job, Product, decode_product
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Compression, loads
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import Compression, loads
 from cuda_ext.toolchain import nvfatbin
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import FILL, KERNELS, SM_90, build, load, write_project

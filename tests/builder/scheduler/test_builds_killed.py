@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import loads
+from cuda_ext.facts.manifest import loads
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, write_project
 

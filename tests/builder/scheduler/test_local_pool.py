@@ -27,7 +27,7 @@ from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.session import build_project
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.caches import create_empty_cache

@@ -30,7 +30,7 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.projects import FILL, SCALE, SM_90, build, refusal, write_project
 

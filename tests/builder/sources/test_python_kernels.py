@@ -7,7 +7,7 @@ import pytest
 from cuda_ext.builder.config.satisfiable import may_hold
 from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.variant_conditions import parse
 
 TARGETS = {

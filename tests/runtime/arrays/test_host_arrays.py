@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext import manifest
-from cuda_ext.manifest import Kernel, Manifest, Source, Unit
+from cuda_ext.facts import manifest
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Manifest, Source, Unit
 from tests.fixtures.loader import Run, described, signature, single_image, write_package
 from tests.fixtures.messages import Messages
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout

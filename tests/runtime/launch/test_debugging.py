@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import Kernel
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.runtime.arrays.dtypes import alignment
 from tests.fixtures.loader import AXPY, Run, signature, write_module
 from tests.fixtures.messages import Messages

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel, Parameter, Source, Unit
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.manifest import Source, Unit
 from cuda_ext.runtime.launch.configuration import check_extents
 from cuda_ext.runtime.launch.streams import GivenStream
 from tests.fixtures.loader import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 from tests.fixtures.loader import Run, signature, write_module
 from tests.fixtures.messages import Messages
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.manifest import Kernel
+from cuda_ext.facts.kernels import Kernel
 from tests.fixtures.loader import Run, signature, write_module
 from tests.fixtures.messages import Messages
 from tests.fixtures.wrong_arguments import KERNELS, TYPES

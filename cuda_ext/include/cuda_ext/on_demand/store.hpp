@@ -1,5 +1,5 @@
 // The cache: bytes by key on disk, for any number of processes, as cuda_ext/cache/local_store.py keeps them,
-// and records of texts and numbers, as cuda_ext/formats/codec.py encodes them.
+// and records of texts and numbers, as cuda_ext/facts/codec.py encodes them.
 
 #pragma once
 

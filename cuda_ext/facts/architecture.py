@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import total_ordering
+from typing import Literal, TypeAlias
 
-from cuda_ext.fields import PREFIXES, ImageKind, split_architecture
+ImageKind: TypeAlias = Literal["cubin", "ptx", "ltoir", "tileir"]
 
+# The prefixes of architectures, for each kind of image.
+PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
 _KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
+_PATTERN = re.compile(rf"({'|'.join(_KIND_OF_PREFIX)})_([1-9][0-9]{{1,3}})([af]?)")
 
 
-# Not a dataclass: importing dataclasses takes longer than everything that a first launch needs.
 @total_ordering
 class Architecture:
     """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
@@ -35,11 +40,10 @@ class Architecture:
     @classmethod
     def parse(cls, text: str) -> Architecture:
         """Parse ``sm_90a``, ``compute_90`` or ``lto_90``. Raises :class:`ValueError` for anything else."""
-        parts = split_architecture(text)
-        if parts is None:
+        match = _PATTERN.fullmatch(text)
+        if match is None:
             raise ValueError(text)
-        prefix, number, suffix = parts
-        return cls(_KIND_OF_PREFIX[prefix], number, suffix)
+        return cls(_KIND_OF_PREFIX[match[1]], int(match[2]), match[3])
 
     def __str__(self) -> str:
         return f"{PREFIXES[self.kind]}_{self.target}"

@@ -1,0 +1,200 @@
+"""Records as JSON and as bytes: named tuples, frozen dataclasses, and other classes with ``__match_args__``.
+
+The annotations of a record are its schema. A reader accepts nothing that they do not allow: other data raise
+one :class:`DecodingError`. A manifest is JSON. Records that are sent between processes or stored in a cache
+are fields: JSON, and behind it each ``bytes`` of the record, whose number the JSON has.
+
+A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
+loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
+
+>>> from typing import NamedTuple
+>>> class Point(NamedTuple):
+...     x: int
+...     labels: tuple[str, ...] = ()
+...     data: bytes = b""
+>>> encode(Point(3, ("a", "bc"), b"123"))
+b'42:{"x": 3, "labels": ["a", "bc"], "data": 0}3:123'
+>>> decode(Point, b'8:{"x": 3}')
+Point(x=3, labels=(), data=b'')
+>>> encode_fields(["axpy", None, ""])
+b'4:axpy-0:'
+>>> decode_fields(b"4:axpy-0:")
+[b'axpy', None, b'']
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from cuda_ext.facts.sha256 import sha256
+
+Field: TypeAlias = str | bytes | None
+
+_T = TypeVar("_T")
+# Makes a value of data from JSON and the `bytes` that it refers to.
+Reader: TypeAlias = Callable[[Any, Sequence[bytes | None]], Any]
+
+
+class DecodingError(ValueError):
+    """Data that do not have the form of the record."""
+
+
+def encode(record: object) -> bytes:
+    """Encode a record as bytes. Equal records have equal bytes."""
+    contents: list[bytes] = []
+    text = json.dumps(plain(record, contents))
+    return encode_fields([text, *contents])
+
+
+def decode(kind: type[_T], data: bytes) -> _T:
+    """Decode a `kind` that :func:`encode` wrote. Raises :class:`DecodingError` for anything else."""
+    schema: Any = kind
+    text, *contents = decode_fields(data) or [None]
+    try:
+        value: _T = reader(schema)(json.loads(text or b""), contents)
+    except (ValueError, RecursionError) as error:
+        raise DecodingError(str(error)) from None
+    return value
+
+
+def encode_fields(fields: Iterable[Field]) -> bytes:
+    """Encode `fields`; text in UTF-8."""
+    parts: list[bytes] = []
+    for field in fields:
+        data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
+        parts += (b"-",) if data is None else (b"%d:" % len(data), data)
+    return b"".join(parts)
+
+
+def decode_fields(data: bytes) -> list[bytes | None]:
+    """Decode the output of :func:`encode_fields`. Raises :class:`DecodingError` for anything else."""
+    fields: list[bytes | None] = []
+    position = 0
+    while position < len(data):
+        if data[position : position + 1] == b"-":
+            fields.append(None)
+            position += 1
+            continue
+        colon = data.find(b":", position, position + 20)
+        length = data[position : max(colon, position)]
+        if not length.isdigit() or (length[:1] == b"0" and length != b"0"):
+            raise DecodingError(f"no field begins at byte {position}")
+        end = colon + 1 + int(length)
+        if end > len(data):
+            raise DecodingError(f"the field at byte {position} ends beyond the last byte")
+        fields.append(data[colon + 1 : end])
+        position = end
+    return fields
+
+
+def key_of(*fields: Field) -> str:
+    """Derive a key from `fields`: the SHA-256 of their encoding."""
+    return sha256(encode_fields(fields)).hex()
+
+
+def plain(value: Any, contents: list[bytes]) -> Any:
+    """Convert a record to JSON's types. Its ``bytes`` are appended to `contents`.
+
+    Fields that have their default are left out, and sets are sorted. A mapping whose keys are not texts
+    becomes pairs.
+    """
+    if isinstance(value, bytes):
+        contents.append(value)
+        return len(contents) - 1
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: plain(each, contents) for key, each in value.items()}
+        return [[plain(key, contents), plain(each, contents)] for key, each in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    kind = type(value)
+    if kind in (tuple, list):
+        return [plain(each, contents) for each in value]
+    names = getattr(kind, "__match_args__", None)
+    if names is None:
+        return value
+    defaults = getattr(kind, "_field_defaults", {})
+    fields = ((name, getattr(value, name)) for name in names)
+    return {n: plain(v, contents) for n, v in fields if n not in defaults or v != defaults[n]}
+
+
+@cache
+def reader(kind: Any) -> Reader:
+    """Return the reader of values with the annotation `kind`."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return _reading_scalar(str, of.__contains__)
+    if origin is UnionType:
+        inner = reader(of[0])  # X | None
+        return lambda data, contents: None if data is None else inner(data, contents)
+    if origin in (tuple, frozenset, Sequence):
+        return _reading_array(frozenset if origin is frozenset else tuple, of[0])
+    if origin in (Mapping, dict):
+        return _reading_mapping(*of)
+    if kind is bytes:
+        return _read_bytes
+    if kind is float:
+        return _read_float
+    return _reading_scalar(kind) if kind in (str, int, bool) else _reading_record(kind)
+
+
+def _refuse(data: Any) -> DecodingError:
+    return DecodingError(f"found {data!r:.40}")
+
+
+def _read_bytes(data: Any, contents: Sequence[bytes | None]) -> bytes:
+    content = contents[data] if type(data) is int and 0 <= data < len(contents) else None
+    if content is None:
+        raise _refuse(data)
+    return content
+
+
+def _read_float(data: Any, _: object) -> float:
+    if type(data) not in (int, float) or not math.isfinite(data):
+        raise _refuse(data)
+    return float(data)
+
+
+def _reading_scalar(kind: type, is_valid: Callable[[Any], bool] = lambda _: True) -> Reader:
+    def read(data: Any, _: object) -> Any:
+        if type(data) is not kind or not is_valid(data):
+            raise _refuse(data)
+        return data
+
+    return read
+
+
+def _reading_array(kind: Any, item: Any) -> Reader:
+    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+        if type(data) is not list:
+            raise _refuse(data)
+        return kind([reader(item)(each, contents) for each in data])
+
+    return read
+
+
+def _reading_mapping(key: Any, item: Any) -> Reader:
+    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+        pairs = data.items() if type(data) is dict else data
+        try:
+            return {reader(key)(name, contents): reader(item)(each, contents) for name, each in pairs}
+        except TypeError:  # these are no pairs
+            raise _refuse(data) from None
+
+    return read
+
+
+def _reading_record(kind: Any) -> Reader:
+    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+        if type(data) is not dict:
+            raise _refuse(data)
+        try:
+            return kind(**{name: readers[name](value, contents) for name, value in data.items()})
+        except (KeyError, TypeError) as error:  # a field is unknown or missing
+            raise DecodingError(f"{kind.__name__}: {error}") from None
+
+    readers = {name: reader(of) for name, of in get_type_hints(kind).items()}
+    return read

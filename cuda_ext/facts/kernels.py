@@ -1,0 +1,180 @@
+"""Kernels with their parameters, the launches that images fix, and variables."""
+
+from collections.abc import Mapping, Set
+from typing import Literal, NamedTuple, TypeAlias
+
+ParameterKind: TypeAlias = Literal[
+    "pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"
+]
+
+LARGEST_PARAMETERS = 32_764  # the largest size of all parameters of a kernel, in bytes
+_ADDRESS = 8
+# The sizes of types in bytes. These words are C's.
+SIZES = {
+    "bool": 1,
+    "char": 1,
+    "signed char": 1,
+    "unsigned char": 1,
+    "short": 2,
+    "unsigned short": 2,
+    "int": 4,
+    "unsigned int": 4,
+    "long": 8,
+    "unsigned long": 8,
+    "long long": 8,
+    "unsigned long long": 8,
+    "float": 4,
+    "double": 8,
+}
+
+
+class Parameter(NamedTuple):
+    """One kernel parameter, or the element of a symbol, as the compiler sees it.
+
+    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
+    newest cubin; other images may place parameters with an alignment above 16 bytes elsewhere. A launch needs
+    no offset. ``element`` is the target type of a pointer or a tensor map, and ``const`` its qualifier.
+    ``alignment`` is that of a structure, 0 if it is not known. ``opaque`` parameters come from images without
+    type information: they accept any value of this size.
+    """
+
+    name: str
+    type: str
+    kind: ParameterKind
+    size: int
+    offset: int
+    element: str | None = None
+    const: bool = False
+    alignment: int = 0
+
+    @property
+    def is_integer(self) -> bool:
+        """True if conditions of variants may compare its values."""
+        return self.kind in ("integer", "unsigned") and self.size <= 8
+
+    def __str__(self) -> str:
+        start = self.type.find("(*")
+        end = self.type.find(")", start)
+        if start < 0 or end < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
+            return f"{self.type} {self.name}"
+        # In a pointer to a function or an array, the name follows the stars and qualifiers.
+        space = " " if self.type[end - 1].isalpha() else ""
+        return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
+
+
+class HiddenParameter(NamedTuple):
+    """A kernel parameter that is not an argument of a call, since a launch derives its value.
+
+    ``position`` is its position among all parameters of the kernel, ``size`` is in bytes. ``source`` is
+    ``zero``, ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or
+    ``x.stride[0]`` of the array argument ``x``. A stride counts elements.
+    """
+
+    position: int
+    size: int
+    source: str
+
+    def is_derivable(self, arrays: Set[str]) -> bool:
+        """Return True if a launch can derive the value from arguments with the names `arrays`."""
+        if self.source in ("zero", "scratch"):
+            return self.source == "zero" or self.size == _ADDRESS
+        return self.extent is not None and self.extent[0] in arrays
+
+    @property
+    def extent(self) -> tuple[str, str, int] | None:
+        """For ``x.shape[0]``: the argument, ``shape`` or ``stride``, and the axis; else ``None``."""
+        name, _, extent = self.source.partition(".")
+        what, _, axis = extent.partition("[")
+        digits = axis.removesuffix("]")
+        is_axis = len(digits) == len(axis) - 1 < 3 and digits.isascii() and digits.isdecimal()
+        return (name, what, int(digits)) if what in ("shape", "stride") and is_axis else None
+
+
+class TensorMap(NamedTuple):
+    """The settings of a ``CUtensorMap`` that an image fixes; a launch makes the map of an array.
+
+    ``data_type`` and ``swizzle`` have the values of cuda.h, ``item`` is the size of an element in bytes, and
+    ``box`` are the elements on each axis that are copied at once.
+    """
+
+    data_type: int
+    item: int
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
+class FixedLaunch(NamedTuple):
+    """The launch configuration that a kernel was compiled for, which leaves only the grid to a call.
+
+    ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
+    allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
+    ``tensor_maps`` are the maps that a launch makes, by parameter.
+    """
+
+    block: tuple[int, ...]
+    shared: int = 0
+    cluster: tuple[int, ...] = ()
+    cooperative: bool = False
+    dependent: bool = False
+    scratch: int = 0
+    tensor_maps: Mapping[str, TensorMap] = {}
+
+    def __str__(self) -> str:
+        extents = [*self.block]
+        while len(extents) > 1 and extents[-1] == 1:
+            extents.pop()
+        parts = [f"{' x '.join(map(str, extents))} {'thread' if extents == [1] else 'threads'}"]
+        parts += [f"{self.shared:,} bytes of shared memory"] if self.shared else []
+        parts += [f"clusters of {' x '.join(map(str, self.cluster))}"] if self.cluster else []
+        parts += [word for word in ("cooperative", "dependent") if getattr(self, word)]
+        parts += [f"{self.scratch:,} bytes of scratch memory"] if self.scratch else []
+        return ", ".join(parts)
+
+
+class Kernel(NamedTuple):
+    """A kernel or one instantiation of a kernel template.
+
+    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
+    images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
+    parameters lie before, between and after them. ``constants`` are values of parameters that it was compiled
+    for, as Python spells them. A call may give them by name to choose the kernel, or at their positions in
+    ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
+    """
+
+    expression: str
+    lowered: str
+    unit: int
+    parameters: tuple[Parameter, ...]
+    hidden: tuple[HiddenParameter, ...] = ()
+    constants: Mapping[str, str] = {}
+    configuration: Mapping[str, str] = {}
+    order: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.expression, self.parameters))  # a mapping has no hash
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of all parameters in bytes, in their order."""
+        sizes = [parameter.size for parameter in self.parameters]
+        for parameter in self.hidden:
+            sizes.insert(parameter.position, parameter.size)
+        return tuple(sizes)
+
+    @property
+    def signature(self) -> str:
+        """The kernel's declaration in C++, followed by the condition of a specialised kernel."""
+        name, space, condition = self.expression.partition(" if ")
+        return f"{name}({', '.join(map(str, self.parameters))}){space}{condition}"
+
+
+class Symbol(NamedTuple):
+    """A ``__constant__`` or ``__device__`` variable; ``alignment`` is 0 if it is not known."""
+
+    name: str
+    lowered: str
+    unit: int
+    space: Literal["constant", "device"]
+    type: str
+    size: int
+    alignment: int = 0
