@@ -3,8 +3,7 @@
 Any number of processes on any number of machines may use it at once, without waiting for each other. Entries
 appear by rename, and each get verifies their digest: a killed writer, a full disk, a power failure or a
 concurrent prune cause misses at worst. The digest detects damage; it does not guard against users who may
-write to the directory. Therefore each level is opened within the one above, and what others could have
-written is a miss (:mod:`~cuda_ext.filesystem.private_directory`). Nothing is guaranteed to be kept.
+write to the directory, which :mod:`~cuda_ext.cache.open_store` checks. Nothing is guaranteed to be kept.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import errno
 import math
 import os
 import re
-import stat
 import time
 from _thread import allocate_lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,34 +20,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuda_ext.cache.store import KEY_PATTERN, pack, unpack
 from cuda_ext.errors import StoreError
 from cuda_ext.filesystem.locks import lock
-from cuda_ext.filesystem.private_directory import PrivateDirectory, create_directories
+from cuda_ext.filesystem.regular_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_LOCKS, _TEMPORARY, _TOTAL = "locks", "tmp", "total"  # names in the directory of the entries
-_SHARD, _NAME = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")  # of an entry
+# Directories of entries, the names of entries in them, and those of unfinished writes.
+_SHARD, _NAME = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{62}\.[0-9a-f]+\.cuda_ext")
 _HOUR = 3600
-_MOST_TOTAL = 64 << 10  # bytes of the file "total" that are read; an entry adds some 8
 _PRUNED = 0.8  # the share of its bound that a store has after it was pruned
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_GONE = {errno.ENOENT, errno.ESTALE}
-# The names of unfinished writes, of Python and C++.
-_UNFINISHED = re.compile(r"[0-9a-f]+\.[0-9]+(\..*)?")
+_GONE = {errno.ENOENT, errno.ESTALE}  # the directory has been removed meanwhile
 
 
 class StoredFile(NamedTuple):
     """An entry or an unfinished write, in a directory of the store."""
 
-    directory: str
-    name: str
+    path: str
     size: int
     modified: float  # an entry's last use, to the hour
-
-    @property
-    def is_entry(self) -> bool:
-        return self.directory != _TEMPORARY
+    is_entry: bool
 
 
 class LocalStore:
@@ -57,41 +49,31 @@ class LocalStore:
 
     def __init__(self, directory: str | Path, bound: int, warn: Callable[[str], None]) -> None:
         self.directory = str(directory)
-        self._prefix = os.path.join(directory, "objects")
+        self._objects = os.path.join(directory, "objects")
         self.bound = bound
         self._warn: Callable[[str], None] | None = warn
         self._lock = allocate_lock()
 
-    @property
-    def objects(self) -> Path:
-        """The directory of the entries."""
-        from pathlib import Path  # slow to import
-
-        return Path(self._prefix)
-
     def get(self, key: str) -> bytes | None:
-        shard, name = _place(key)
+        path = self._path(key)
         try:
-            with self._open() as objects, PrivateDirectory(shard, objects) as directory:
-                entry, modified = directory.read(name)
-                content = unpack(key, entry)
-                if content is not None and modified < time.time() - _HOUR:
-                    with contextlib.suppress(OSError):
-                        directory.touch(name)
-                return content
+            content = unpack(key, read_file(path))
+            if content is not None and os.stat(path).st_mtime < time.time() - _HOUR:
+                with contextlib.suppress(OSError):
+                    os.utime(path)
         except (OSError, MemoryError):
             return None
+        return content
 
     def put(self, key: str, content: bytes) -> None:
-        if self.get(key) == content:
-            return
-        entry = pack(key, content)
+        path, entry = self._path(key), pack(key, content)
         try:
-            self._write(*_place(key), entry)
+            if self._write(path, entry):
+                # The size alone: a prune that finds no time before it scans.
+                with open(self._total, "ab") as file:
+                    file.write(b"%d " % len(entry))
         except OSError as error:
             self._warn_once(error)
-        else:
-            self._count_written(len(entry))
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -99,13 +81,11 @@ class LocalStore:
 
         This avoids duplicate work and guards nothing: without locks, or after ten minutes, go on regardless.
         """
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError):
-                create_directories(self._prefix)
-                objects = stack.enter_context(self._open())
-                locks = stack.enter_context(PrivateDirectory(_LOCKS, objects, create=True))
-                # One file for many keys, so that none must be removed.
-                stack.enter_context(lock(*locks.place_of(key[:2]), create=True))
+        # One file for many keys, so that none must be removed.
+        path = f"{self._objects}/locks/{key[:2]}"
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with lock(path, create=True):
             yield
 
     def prune(self) -> None:
@@ -123,102 +103,74 @@ class LocalStore:
         for file in files:
             # Of a killed writer: no write takes an hour.
             if not file.is_entry and file.modified < time.time() - _HOUR:
-                self._remove(file)
+                _remove(file.path)
         entries = sorted((file for file in files if file.is_entry), key=lambda file: file.modified)
         total = sum(file.size for file in entries)
         if total > self.bound:
             for file in entries:
                 if total <= self.bound * _PRUNED:
                     break
-                if self._remove(file):
+                if _remove(file.path):
                     total -= file.size
         with contextlib.suppress(OSError):
-            self._write(os.curdir, _TOTAL, b"%d %d " % (time.time(), total))
+            self._write(self._total, b"%d %d " % (time.time(), total))
 
     def close(self, *, now: bool = False) -> None:
         pass
 
     def files(self) -> Iterator[StoredFile]:
         """List the entries and unfinished writes; whatever else lies in the directory is left out."""
-        for directory, _ in self._list(""):
-            if directory == _TEMPORARY:
-                pattern = _UNFINISHED
-            elif _SHARD.fullmatch(directory):
-                pattern = _NAME
-            else:
+        for directory in _list(self._objects):
+            if not (_SHARD.fullmatch(directory.name) and directory.is_dir(follow_symlinks=False)):
                 continue
-            for name, status in self._list(directory):
-                if pattern.fullmatch(name) and stat.S_ISREG(status.st_mode):
-                    yield StoredFile(directory, name, status.st_size, status.st_mtime)
+            for file in _list(directory.path):
+                is_entry = _NAME.fullmatch(file.name) is not None
+                is_ours = is_entry or _UNFINISHED.fullmatch(file.name)
+                with contextlib.suppress(OSError):  # it is gone
+                    if is_ours and file.is_file(follow_symlinks=False):
+                        status = file.stat()
+                        yield StoredFile(file.path, status.st_size, status.st_mtime, is_entry)
 
     def clear(self) -> int:
         """Remove all entries and unfinished writes; return how many of them could not be removed."""
-        with contextlib.suppress(OSError), self._open() as objects:
-            objects.remove(_TOTAL)  # the next prune scans
+        _remove(self._total)  # the next prune scans
         # Locks stay: they are empty, and may be held.
-        return sum(not self._remove(file) for file in list(self.files()))
+        return sum(not _remove(file.path) for file in list(self.files()))
 
-    def _open(self) -> PrivateDirectory:
-        return PrivateDirectory(self._prefix)
+    def _path(self, key: str) -> str:
+        if not KEY_PATTERN.fullmatch(key):
+            raise ValueError(f"not a key: {key!r}")
+        return f"{self._objects}/{key[:2]}/{key[2:]}"
 
-    def _remove(self, file: StoredFile) -> bool:
-        try:
-            with self._open() as objects, PrivateDirectory(file.directory, objects) as directory:
-                return directory.remove(file.name)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-
-    def _list(self, directory: str) -> list[tuple[str, os.stat_result]]:
-        """The names in a directory of the store; empty if it cannot be used."""
-        try:
-            with self._open() as objects, PrivateDirectory(directory or os.curdir, objects) as inner:
-                return inner.list()
-        except OSError:
-            return []
+    @property
+    def _total(self) -> str:
+        return f"{self._objects}/total"
 
     def _estimate(self) -> float:
-        """The size of all entries by the file ``total``; infinite if that is missing, damaged or old."""
+        """Return the size of all entries by the file ``total``; infinite if that is damaged or old."""
         try:
-            with self._open() as objects:
-                scanned, *sizes = map(int, objects.read(_TOTAL, _MOST_TOTAL)[0].split())
+            scanned, *sizes = map(int, read_file(self._total).split())
         except (OSError, ValueError):
             return math.inf
         # A clock that was set back must not put off the next scan.
         return sum(sizes) if abs(time.time() - scanned) < _HOUR else math.inf
 
-    def _count_written(self, size: int) -> None:
-        with contextlib.suppress(OSError), self._open() as objects:
-            objects.append(_TOTAL, b"%d " % size)
+    def _write(self, path: str, content: bytes) -> bool:
+        """Write a file; return False if it is there, or being read on Windows, which does not replace it."""
+        from pathlib import Path  # slow to import
 
-    def _write(self, directory: str, name: str, content: bytes) -> None:
-        """Write a file by a rename; create missing directories, each for its owner alone."""
+        from cuda_ext.filesystem.atomic_directory import replace_file
+
+        # Nothing is synced to the disk: after a power failure, the digest shows the damage.
         for attempt in range(3):
             try:
-                return self._rename_into_place(directory, name, content, create=attempt > 0)
+                return replace_file(Path(path), content)
             except OSError as error:
+                if os.name == "nt" and isinstance(error, PermissionError):
+                    break
                 if error.errno not in _GONE or attempt == 2:
                     raise
-            create_directories(self._prefix)
-        return None
-
-    def _rename_into_place(self, directory: str, name: str, content: bytes, create: bool) -> None:
-        # Nothing is synced to the disk: after a power failure, the digest shows the damage.
-        file = f"{os.urandom(8).hex()}.{os.getpid()}.{_host()}"
-        with (
-            self._open() as objects,
-            PrivateDirectory(_TEMPORARY, objects, create=create) as aside,
-            PrivateDirectory(directory, objects, create=create) as place,
-        ):
-            try:
-                aside.write(file, content)
-                aside.move(file, place, name)
-            except BaseException as error:
-                aside.remove(file)
-                # Windows does not replace a file that is being read. If it is damaged, the next put does.
-                if not (os.name == "nt" and isinstance(error, PermissionError)):
-                    raise
+        return False
 
     def _warn_once(self, error: OSError) -> None:
         with self._lock:
@@ -236,14 +188,21 @@ def without_cache(directory: str | Path, reason: str, remedy: str) -> str:
     return str(StoreError(problem, where=str(directory), remedy=remedy))
 
 
-def _place(key: str) -> tuple[str, str]:
-    """The directory and the name of the entry of `key`."""
-    if not KEY_PATTERN.fullmatch(key):
-        raise ValueError(f"not a key: {key!r}")
-    return key[:2], key[2:]
+def _list(directory: str) -> list[os.DirEntry[str]]:
+    """List what is in a directory; empty if it cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
-def _host() -> str:
-    """The name of this machine; processes of different machines may have the same number."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    return re.sub(r"[^A-Za-z0-9-]", "_", name)[:64]
+def _remove(path: str) -> bool:
+    """Remove a file; return whether it is gone."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True

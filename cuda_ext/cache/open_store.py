@@ -5,16 +5,16 @@ A cache that cannot be used, or that other users could have written to, costs on
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
+import stat
+import sys
+from contextlib import suppress
 
 from cuda_ext.cache.local_store import LocalStore, without_cache
 from cuda_ext.cache.location import local_directory
 from cuda_ext.cache.store import NullStore, Store
 from cuda_ext.errors import ConfigError, StoreError
-from cuda_ext.filesystem.private_directory import PrivateDirectory, create_directories, exposure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,11 @@ def open_local_store(environ: Mapping[str, str], warn: Callable[[str], None]) ->
     except StoreError as error:
         warn(f"compiling goes on without a cache: {error}")
         return NullStore()
-    return _open(directory, bound, warn)
+    reason, remedy = find_flaw(directory, create=True)
+    if not reason:
+        return LocalStore(directory, bound, warn)
+    warn(without_cache(directory, reason, remedy))
+    return NullStore()
 
 
 def local_store(environ: Mapping[str, str]) -> LocalStore:
@@ -60,44 +64,61 @@ def why_not_used(environ: Mapping[str, str]) -> str:
     if not store.bound:
         return "the cache is turned off by CUDA_EXT_CACHE_SIZE=0; unset it to have one"
     reason, remedy = find_flaw(store.directory)
-    nearest = next(p for p in (store.objects, *store.objects.parents) if os.path.lexists(p))
+    nearest = store.directory
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
     if not reason and not os.access(nearest, os.W_OK | os.X_OK):
         reason, remedy = "it is read-only", _ANOTHER
-    return without_cache(store.objects, reason, remedy) if reason else ""
+    return without_cache(store.directory, reason, remedy) if reason else ""
 
 
 def find_flaw(directory: str, create: bool = False) -> tuple[str, str]:
-    """Explain why a store in `directory` cannot be used, with a remedy; both are empty if it can.
+    """Explain why the cache in `directory` cannot be used, with a remedy; both are empty if it can.
 
-    A missing one can, and so can a read-only one; it can be read. With `create`, it is created.
+    A missing one can, and so can a read-only one; it can be read. With `create`, it is created, for this user
+    alone.
     """
-    objects = os.path.join(directory, "objects")
     try:
-        why = exposure(directory)
-        if not why:
-            if create:
-                create_directories(objects)
-            with contextlib.suppress(FileNotFoundError), PrivateDirectory(objects):
-                if not os.access(objects, os.R_OK | os.X_OK):
-                    raise OSError(errno.EACCES, "it cannot be read")
+        if create:
+            _create_directories(directory)
+        with suppress(FileNotFoundError):
+            os.scandir(directory).close()
+            if why := _distrust(os.stat(directory)):
+                return why, "correct that, or set CUDA_EXT_CACHE to a directory that only you can write"
     except NotADirectoryError:
         return "a file is where a directory should be", "move it"
     except OSError as error:
-        why = error.strerror or str(error)
-        if error.errno != errno.EPERM:
-            return why, _ANOTHER
-    return why, "correct that, or set CUDA_EXT_CACHE to a directory that only you can write" if why else ""
+        return error.strerror or str(error), _ANOTHER
+    return "", ""
 
 
 _ANOTHER = "set CUDA_EXT_CACHE to a directory that can be written"
 
 
-def _open(directory: str, bound: int, warn: Callable[[str], None]) -> LocalStore | NullStore:
-    reason, remedy = find_flaw(directory, create=True)
-    if not reason:
-        return LocalStore(directory, bound, warn)
-    warn(without_cache(os.path.join(directory, "objects"), reason, remedy))
-    return NullStore()
+def _distrust(status: os.stat_result) -> str:
+    """Explain why users other than this one and root could write to a directory with that `status`, if so."""
+    if sys.platform == "win32":
+        return ""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user (uid {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write there (mode {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+def _create_directories(path: str) -> None:
+    """Create the directory `path` and its missing parents, each for its owner alone."""
+    missing: list[str] = []
+    while True:
+        try:
+            os.stat(path)  # a name that is too long is an error before anything is created
+            break
+        except FileNotFoundError:
+            missing.append(path)
+            path = os.path.dirname(path)
+    for directory in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
 
 
 def _bound(environ: Mapping[str, str]) -> int:

@@ -24,11 +24,14 @@ _SUFFIX = ".cuda_ext"
 _REMAINS = re.compile(rf"\..+\.[a-z0-9_]+{re.escape(_SUFFIX)}")
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically, unless that is its content already. Raises :class:`OSError`."""
+def replace_file(path: Path, content: bytes) -> bool:
+    """Write `content` to `path` atomically, unless that is its content already; return whether it was not.
+
+    Raises :class:`OSError`.
+    """
     with contextlib.suppress(OSError):
         if read_file(str(path)) == content:
-            return
+            return False
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")
     try:
@@ -40,6 +43,7 @@ def replace_file(path: Path, content: bytes) -> None:
             aside.unlink()
         error.filename, error.filename2 = str(path), None  # not the temporary file
         raise
+    return True
 
 
 def replace_directory(
@@ -68,34 +72,6 @@ def replace_directory(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             _publish(temporary / "new", directory, temporary / "old")
-
-
-def create_directory(
-    directory: Path, fill: Callable[[Path], None], is_valid: Callable[[Path], bool] = Path.is_dir
-) -> None:
-    """Create `directory` unless it exists and is valid. `fill` creates it under a temporary path.
-
-    If several processes do this, one creates it and the others wait. Only a directory is ever replaced.
-    Raises :class:`OSError`.
-    """
-    with _alone_beside(directory):
-        if is_valid(directory):
-            return
-        if os.path.lexists(directory) and (directory.is_symlink() or not directory.is_dir()):
-            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
-        with _temporary_beside(directory) as temporary:
-            fill(temporary / "new")
-            try:
-                _publish(temporary / "new", directory, temporary / "old")
-            except OSError:  # without a lock, another process may have been faster
-                if not is_valid(directory):
-                    raise
-
-
-def remove_directory(directory: Path) -> None:
-    """Remove `directory`, so that no other process sees a part of it. Raises :class:`OSError`."""
-    with _alone_beside(directory), _temporary_beside(directory) as temporary:
-        directory.rename(temporary / "old")
 
 
 def remove_remains(directory: Path) -> None:

@@ -24,16 +24,8 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 @contextlib.contextmanager
-def lock(
-    path: str | os.PathLike[str],
-    within: int | None = None,
-    *,
-    create: bool = False,
-    patience: float = 600,
-) -> Iterator[bool]:
+def lock(path: str | os.PathLike[str], *, create: bool = False, patience: float = 600) -> Iterator[bool]:
     """Hold the lock of the file or directory `path`; yield whether it is held.
-
-    `path` may be relative to the directory with the descriptor `within`.
 
     It is not where the system or the file system has no locks, where `path` cannot be opened, and after
     `patience` seconds of waiting, which a process that was stopped may cause. With `create`, `path` is a file
@@ -42,7 +34,7 @@ def lock(
     with contextlib.ExitStack() as stack:
         is_held = False
         with contextlib.suppress(ImportError, OSError):
-            descriptor = _open(path, create, within)
+            descriptor = _open(path, create)
             stack.callback(os.close, descriptor)
             is_held = _wait(descriptor, patience)
             if is_held:
@@ -64,7 +56,7 @@ def _wait(descriptor: int, patience: float) -> bool:
 
 if sys.platform == "win32":
 
-    def _open(path: str | os.PathLike[str], create: bool, within: int | None) -> int:  # noqa: ARG001
+    def _open(path: str | os.PathLike[str], create: bool) -> int:  # noqa: ARG001
         # Windows opens no directories, and others cannot read a locked file: lock another file instead.
         import hashlib
         import tempfile
@@ -88,10 +80,10 @@ if sys.platform == "win32":
 
 else:
 
-    def _open(path: str | os.PathLike[str], create: bool, within: int | None) -> int:
+    def _open(path: str | os.PathLike[str], create: bool) -> int:
         # NFS locks only files that are open for writing.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if create else os.O_RDONLY
-        return os.open(path, flags | os.O_NONBLOCK, 0o600, dir_fd=within)
+        return os.open(path, flags | os.O_NONBLOCK, 0o600)
 
     def _attempt(descriptor: int) -> bool:
         import fcntl

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,9 +30,8 @@ from cuda_ext.compiler.signatures.probes import (
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import without_warnings_in
@@ -50,9 +48,6 @@ from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 # Modules that sources without headers do not need are imported where they are used.
 if TYPE_CHECKING:
     from pathlib import Path
-
-# The function, available since 13.3, with which NVRTC unpacks its own headers.
-UNPACK = "nvrtcInstallBundledHeaders"
 
 
 class Nvrtc:
@@ -90,22 +85,22 @@ class Nvrtc:
     @cached_property
     def header_directories(self) -> list[Path]:
         """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
-        return self._header_directories(in_files=True)
+        from cuda_ext.toolchain.programs.bundled_headers import complete_headers
+
+        return self._directories_with(complete_headers(self.version))
 
     @cached_property
     def _searched_directories(self) -> list[Path]:
         """The same directories, before anything is compiled."""
-        return self._header_directories(in_files=False)
+        from cuda_ext.toolchain.programs.bundled_headers import unpacked_headers
 
-    def _header_directories(self, *, in_files: bool) -> list[Path]:
+        bundled = unpacked_headers(self.version)
+        return self._directories_with(bundled) if bundled else self.header_directories
+
+    def _directories_with(self, bundled: Path | None) -> list[Path]:
         from pathlib import Path
 
-        from cuda_ext.toolchain.programs.bundled_headers import unpack_headers, unpacked_headers
-
         major = int(self.version.partition(".")[0])
-        bundled = unpacked_headers(self.version, in_files=in_files)
-        if not bundled and hasattr(open_library("nvrtc"), UNPACK):
-            bundled = unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
         library = next(iter(library_files("nvrtc")), None)
         return [*own, *map(Path, cuda_packages.header_directories(major, library))]
@@ -350,28 +345,13 @@ class Nvrtc:
 
     def _restore_headers(self) -> bool:
         """Unpack NVRTC's own headers again if some have vanished; return True if they had."""
-        from cuda_ext.toolchain.programs.bundled_headers import find_damage
+        from cuda_ext.toolchain.programs.bundled_headers import count_bundled, count_headers
 
         before: list[Path] | None = self.__dict__.get("header_directories")
-        if not before or not hasattr(open_library("nvrtc"), UNPACK):
-            return False
-        if not find_damage(before[0], in_files=True):
+        if not before or not count_bundled() or count_headers(before[0]) == count_bundled():
             return False
         del self.header_directories
         return self.header_directories == before
-
-    def _unpack_headers(self, directory: Path) -> None:
-        # This may take seconds. An interrupt can end the wait for a thread, but not a call of NVRTC.
-        call_within(None, self._unpack_headers_here, directory)
-
-    def _unpack_headers_here(self, directory: Path) -> None:
-        log = ctypes.c_char_p()
-        if open_library("nvrtc")[UNPACK](os.fsencode(directory), 0, ctypes.byref(log)):
-            raise ToolchainError(
-                f"NVRTC could not unpack its headers: {(log.value or b'').decode(errors='replace')}",
-                where=directory,
-                remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
-            )
 
 
 # The share of its PTX that may remain of a unit that the link assembles again. If more remains, most of it is

@@ -4,6 +4,7 @@
 #include <cuda_ext/on_demand/store.hpp>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -63,10 +64,13 @@ void fill() {
     if (entry.is_regular_file()) total += entry.file_size();
   }
   // What is still being written stays; so does what is not the cache's.
-  const fs::path tmp = cache_directory() / "objects/tmp";
-  for (const char* name : {"a.1", "notes"}) write_bytes(tmp / name, "x");
+  const fs::path shard = cache_directory() / "objects" / hexadecimal(sha256(encode({0})).substr(0, 1));
+  const std::vector<fs::path> others{name_beside(shard / "entry"), shard / "notes"};
+  for (const fs::path& other : others) write_bytes(other, "x");
   for (int i = 200; i < 264; i++) store.put(sha256(encode({i})), std::string(1000, 'x'));
-  if (!fs::exists(tmp / "a.1") || !fs::exists(tmp / "notes")) std::puts("a file of others is removed");
+  for (const fs::path& other : others) {
+    if (!fs::exists(other)) std::puts("a file of others is removed");
+  }
   // It is pruned at one of sixteen.
   if (total > 10'000 + 64 * 1'072) std::printf("the cache has %zu bytes\n", static_cast<std::size_t>(total));
 }

@@ -8,65 +8,67 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.filesystem.atomic_directory import create_directory
+from cuda_ext.filesystem.atomic_directory import replace_directory
+
+FILES = {"header.h": b"complete", "inner/header.h": b"complete"}
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from cuda_ext.filesystem.atomic_directory import replace_directory
+
+class Slow(dict):
+    def items(self):
+        for number, item in enumerate(super().items()):
+            {between}
+            yield item
+
+files = Slow({{str(n): sys.argv[2].encode() for n in range(20)}})
+replace_directory(Path(sys.argv[1]), files)
+"""
 
 
-def fill(directory: Path) -> None:
-    directory.mkdir()
-    (directory / "header.h").write_text("complete")
+def start(between: str, directory: Path, content: str) -> subprocess.Popen[bytes]:
+    script = SCRIPT.format(between=between)
+    return subprocess.Popen([sys.executable, "-c", script, str(directory), content])
 
 
-def test_a_directory_is_filled_once(tmp_path: Path) -> None:
-    create_directory(tmp_path / "headers", fill)
-    create_directory(tmp_path / "headers", lambda _: pytest.fail("it exists"))
-    assert [path.name for path in tmp_path.rglob("*")] == ["headers", "header.h"]
+def names(directory: Path) -> list[str]:
+    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*"))
 
 
-def test_a_directory_that_cannot_be_filled_leaves_nothing(tmp_path: Path) -> None:
-    def stop(directory: Path) -> None:
-        fill(directory)
-        raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        create_directory(tmp_path / "headers", stop)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_of_several_processes_one_fills_a_directory(tmp_path: Path) -> None:
-    code = f"""if True:
-        import time
-        from pathlib import Path
-        from cuda_ext.filesystem.atomic_directory import create_directory
-
-        def fill(directory):
-            print("filled")
-            directory.mkdir()
-            time.sleep(0.2)
-            (directory / "header.h").write_text("complete")
-
-        create_directory(Path({str(tmp_path / "headers")!r}), fill)
-        print((Path({str(tmp_path / "headers")!r}) / "header.h").read_text())
-    """
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    lines = [line for process in processes for line in process.communicate()[0].split()]
-    assert sorted(lines) == ["complete"] * 4 + ["filled"]
+def test_a_directory_has_exactly_the_files(tmp_path: Path) -> None:
+    for files in FILES, {"other": b""}, FILES:
+        replace_directory(tmp_path / "a", files)
+        assert {n: (tmp_path / "a" / n).read_bytes() for n in files} == files
+        assert {name for name in names(tmp_path / "a") if name != "inner"} == set(files)
+    inode = (tmp_path / "a").stat().st_ino
+    replace_directory(tmp_path / "a", FILES)
+    assert (tmp_path / "a").stat().st_ino == inode, "it was as it should be"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_the_remains_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    code = f"""if True:
-        import os, signal
-        from pathlib import Path
-        from cuda_ext.filesystem.atomic_directory import create_directory
+def test_a_file_is_not_replaced_and_nothing_lies_outside(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NotADirectoryError):
+        replace_directory(tmp_path / "file", FILES)
+    with pytest.raises(OSError, match="not a path within it"):
+        replace_directory(tmp_path / "a", {"../file": b""})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
-        def fill(directory):
-            directory.mkdir()
-            os.kill(os.getpid(), signal.SIGKILL)
 
-        create_directory(Path({str(tmp_path / "headers")!r}), fill)
-    """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode != 0
-    assert len(list(tmp_path.iterdir())) == 1
-    create_directory(tmp_path / "headers", fill)
-    assert [path.name for path in tmp_path.iterdir()] == ["headers"]
+def test_several_processes_write_one_after_the_other(tmp_path: Path) -> None:
+    writers = [start("os.sched_yield()", tmp_path / "a", content) for content in "ab" * 3]
+    assert [writer.wait() for writer in writers] == [0] * 6
+    assert len({path.read_bytes() for path in (tmp_path / "a").iterdir()}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("before", [{}, FILES], ids=["new", "replaced"])
+def test_a_killed_process_leaves_the_old_state(tmp_path: Path, before: dict[str, bytes]) -> None:
+    if before:
+        replace_directory(tmp_path / "a", before)
+    assert start("number < 9 or os.abort()", tmp_path / "a", "half").wait() != 0
+    assert (tmp_path / "a").exists() == bool(before)
+    assert len(list(tmp_path.iterdir())) == bool(before) + 1
+    replace_directory(tmp_path / "a", FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

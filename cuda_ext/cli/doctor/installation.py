@@ -121,7 +121,7 @@ def examine_cache() -> Iterator[Finding]:
         level: Level = "problem" if isinstance(error, ConfigError) else "warning"
         yield Finding(level, "cache", error.statement, error.remedy)
         return
-    directory = store.objects.parent
+    directory = Path(store.directory)
     if reason := why_not_used(os.environ):
         facts = {"directory": str(directory)}
         yield Finding("warning" if store.bound else "note", "cache", reason, facts=facts)
@@ -145,8 +145,8 @@ def _describe_cache(store: LocalStore) -> Finding:
     files = takewhile(lambda _: time.monotonic() < until, store.files())
     sizes = [file.size for file in files if file.is_entry]
     is_all = time.monotonic() < until
-    directory = str(store.objects.parent)
-    rights = read_rights(store.objects)
+    directory = store.directory
+    rights = read_rights(Path(directory))
     created = f"rights {stat.filemode(rights[0])}, owner {rights[1]}" if rights else "created on first use"
     used = f"{'' if is_all else 'more than '}{format_size(sum(sizes))} of {format_size(store.bound)}"
     return Finding(

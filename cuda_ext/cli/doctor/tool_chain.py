@@ -19,8 +19,7 @@ from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, try_nvccs
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library, system_library
 from cuda_ext.toolchain.nvcc import Nvcc
-from cuda_ext.toolchain.nvrtc import UNPACK
-from cuda_ext.toolchain.programs.bundled_headers import unpacked_headers
+from cuda_ext.toolchain.programs.bundled_headers import count_bundled, unpacked_headers
 
 _Library = Literal["nvrtc", "nvfatbin", "nvjitlink"]
 _Version = tuple[int, int]
@@ -115,13 +114,13 @@ def _major(library: Path) -> str:
 
 def _examine_headers(version: _Version) -> Iterator[Finding]:
     """The headers of CUDA and CCCL that sources include."""
-    unpacked = unpacked_headers(_number(version), in_files=True)
+    unpacked = unpacked_headers(_number(version))
     directories = cuda_packages.header_directories(version[0], next(iter(library_files("nvrtc")), None))
     suffix = "-cu12" if version[0] == 12 else ""
     if unpacked is not None:
         facts = {"directories": [str(unpacked)]}
         yield Finding("ok", "headers", f"NVRTC's own, unpacked in {unpacked}", facts=facts)
-    elif hasattr(open_library("nvrtc"), UNPACK):
+    elif count_bundled():
         text = "NVRTC's own, which the next build unpacks"
         yield Finding("ok", "headers", text, facts={"directories": []})
     elif missing := [p for h, p in _HEADERS.items() if not any(Path(d, h).is_file() for d in directories)]:

@@ -1,65 +1,90 @@
 """The headers of CUDA and CCCL that NVRTC contains from 13.3 on, unpacked once per version into the cache.
 
-Any of them may vanish or be damaged. A list of them, which is written with them, shows that; they are then
-unpacked again.
+NVRTC unpacks them, one process at a time, and marks the directory when all are there.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import re
 import shutil
-import stat
-from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from cuda_ext.cache.location import local_directory
+from cuda_ext.cache.open_store import find_flaw
 from cuda_ext.errors import StoreError, ToolchainError
-from cuda_ext.filesystem.atomic_directory import create_directory, remove_directory
-from cuda_ext.filesystem.private_directory import create_directories, distrust, exposure
-from cuda_ext.filesystem.regular_file import read_file
+from cuda_ext.time_limit import call_within
+from cuda_ext.toolchain.cuda_libraries import open_library
 
-# Directories of unpacked headers; a dot before the name marks the remains of an interrupted process.
-_UNPACKED = re.compile(r"\.?nvrtc-headers-[0-9]+\.[0-9]+(\..+)?")
-# Lines with the size of a file, or "d" for a directory, its time of modification in nanoseconds, and a path.
-_LIST = "cuda_ext.list"
-_SECOND = 10**9
+# The function, available since 13.3, with which NVRTC unpacks its own headers, and the file that marks them.
+_INSTALL = "nvrtcInstallBundledHeaders"
+_MARK = ".nvrtc_headers_version"
+_UNPACKED = re.compile(r"nvrtc-headers-[0-9]+\.[0-9]+")
 
 
-def find_damage(headers: Path, *, in_files: bool) -> str:
-    """Explain why unpacked `headers` are not used; empty if they are. With `in_files`, look at each file.
+class _BundledHeaders(ctypes.Structure):
+    """``nvrtcBundledHeadersInfo``."""
 
-    A file that vanishes changes its directory, of which there are 150; there are 2400 files.
-    """
-    try:
-        if why := distrust(headers.lstat()):
-            return why
-        listed = read_file(f"{headers}/{_LIST}").decode("utf-8", "surrogateescape").splitlines()
-    except OSError as error:
-        return f"the list of its files cannot be read: {error.strerror}"
-    for line in listed:
-        kind, _, rest = line.partition(" ")
-        modified, _, name = rest.partition(" ")
-        if kind == "d" or in_files:
-            try:
-                status = os.lstat(f"{headers}/{name}")
-                is_same = _kind(status) == kind and _is_same_time(status.st_mtime_ns, int(modified))
-            except (OSError, ValueError):
-                is_same = False
-            if not is_same:
-                return f"{name or 'it'} is not as it was unpacked"
-    return "" if listed else "the list of its files is empty"
+    _fields_ = (
+        ("is_available", ctypes.c_int),
+        ("compressed_size", ctypes.c_size_t),
+        ("size", ctypes.c_size_t),
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("count", ctypes.c_uint),
+    )
 
 
-def unpacked_headers(version: str, *, in_files: bool) -> Path | None:
-    """Return the directory of NVRTC's own headers, if they have been unpacked and are not damaged."""
+@cache
+def count_bundled() -> int:
+    """Return the number of headers that NVRTC contains."""
+    nvrtc = open_library("nvrtc")
+    if not hasattr(nvrtc, _INSTALL):
+        return 0
+    info = _BundledHeaders()
+    nvrtc.nvrtcGetBundledHeadersInfo(ctypes.byref(info), ctypes.byref(ctypes.c_char_p()))
+    return int(info.count)
+
+
+def unpacked_headers(version: str) -> Path | None:
+    """Return the directory of NVRTC's own headers if they have been unpacked into the cache."""
     with suppress(OSError, StoreError, ToolchainError):  # unpacking does not use the cache then
-        directory = _directory(version)
-        if directory.is_dir() and not exposure(str(directory.parent)):
-            return None if find_damage(directory, in_files=in_files) else directory
+        headers = _directory(version)
+        if (headers / _MARK).is_file() and not find_flaw(str(headers.parent))[0]:
+            return headers
     return None
+
+
+def complete_headers(version: str) -> Path | None:
+    """Return the directory of NVRTC's own headers, after unpacking any that are missing.
+
+    It is in the cache or, if that cannot be used, a directory of this process. ``None`` if NVRTC contains no
+    headers.
+    """
+    if not (count := count_bundled()):
+        return None
+    known = unpacked_headers(version)
+    if known and count_headers(known) == count:
+        return known
+    with suppress(OSError, StoreError, ToolchainError):
+        headers = _directory(version)
+        # NVRTC may empty the directory.
+        if not find_flaw(str(headers.parent), create=True)[0] and not headers.is_symlink():
+            _unpack(headers)
+            return headers
+    if version not in _for_now:
+        _for_now[version] = _create_for_now()
+    _unpack(_for_now[version])
+    return _for_now[version]
+
+
+def count_headers(headers: Path) -> int:
+    """Count the files in `headers`, without those of NVRTC's own use."""
+    return sum(not name.startswith(".") for _, _, names in os.walk(headers) for name in names)
 
 
 def measure_unpacked(cache: Path) -> int:
@@ -75,28 +100,20 @@ def measure_unpacked(cache: Path) -> int:
 
 def remove_unpacked(cache: Path) -> int:
     """Remove all unpacked headers in `cache`; return how many directories could not be removed."""
-    return sum(not _remove(headers) for headers in _unpacked_directories(cache))
+    found = _unpacked_directories(cache)
+    for headers in found:
+        with suppress(OSError):
+            (headers / _MARK).unlink(missing_ok=True)  # first, so that other processes unpack them again
+        shutil.rmtree(headers, ignore_errors=True)
+    return sum(map(os.path.lexists, found))
 
 
 def _unpacked_directories(cache: Path) -> list[Path]:
-    """All unpacked headers in `cache`, and the remains of interrupted processes."""
     try:
         found = sorted(path for path in cache.iterdir() if _UNPACKED.fullmatch(path.name))
     except OSError:
         return []
     return [path for path in found if path.is_dir() and not path.is_symlink()]
-
-
-def _remove(headers: Path) -> bool:
-    """Remove unpacked `headers`, unless other users may write to them; return whether they are gone."""
-    try:
-        if not distrust(headers.lstat()):
-            remove_directory(headers)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return not os.path.lexists(headers)
 
 
 # By the version of NVRTC.
@@ -108,33 +125,22 @@ def is_for_now(directory: Path) -> bool:
     return any(directory.is_relative_to(unpacked) for unpacked in _for_now.values())
 
 
-def unpack_headers(version: str, unpack: Callable[[Path], None]) -> Path:
-    """Unpack NVRTC's own headers into a directory of the cache, by calling `unpack`; replace damaged ones.
+def _unpack(directory: Path) -> None:
+    # This may take seconds. An interrupt can end the wait for a thread, but not a call of NVRTC.
+    call_within(None, _install, directory, False)
+    # NVRTC looks for its mark alone, unless it is to unpack all of them again.
+    if count_headers(directory) != count_bundled():
+        call_within(None, _install, directory, True)
 
-    If the cache cannot be used, or other users could change its content, a directory of this process is used.
-    """
 
-    def unpack_with_list(directory: Path) -> None:
-        unpack(directory)
-        directory.chmod(0o700)
-        (directory / _LIST).touch(0o600)  # the time of the directory is that of its last new file
-        lines = [line for line in _list(directory) if not line.endswith(f" {_LIST}")]
-        (directory / _LIST).write_text("\n".join(lines), "utf-8", "surrogateescape")
-
-    def is_whole(directory: Path) -> bool:
-        return not find_damage(directory, in_files=True)
-
-    with suppress(OSError, StoreError, ToolchainError):
-        directory = _directory(version)
-        if not exposure(str(directory.parent)):
-            create_directories(str(directory.parent))
-            create_directory(directory, unpack_with_list, is_whole)
-            return directory
-    directory = _for_now.get(version, Path())
-    if not is_whole(directory):
-        directory = _for_now[version] = _create_for_now()
-        unpack_with_list(directory)
-    return directory
+def _install(directory: Path, again: bool) -> None:
+    log = ctypes.c_char_p()
+    if open_library("nvrtc")[_INSTALL](os.fsencode(directory), again, ctypes.byref(log)):
+        raise ToolchainError(
+            f"NVRTC could not unpack its headers: {(log.value or b'').decode(errors='replace')}",
+            where=directory,
+            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
+        )
 
 
 def _create_for_now() -> Path:
@@ -149,26 +155,8 @@ def _create_for_now() -> Path:
             remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory / "headers"
+    return directory
 
 
 def _directory(version: str) -> Path:
     return Path(local_directory(os.environ)) / f"nvrtc-headers-{version}"
-
-
-def _list(directory: Path) -> Iterator[str]:
-    """The lines for `directory` and all that is in it."""
-    for parent, _, files in os.walk(directory):
-        for path in (parent, *(f"{parent}/{name}" for name in files)):
-            status = os.lstat(path)
-            name = os.path.relpath(path, directory).replace(os.sep, "/")
-            yield f"{_kind(status)} {status.st_mtime_ns} {name}"
-
-
-def _kind(status: os.stat_result) -> str:
-    return "d" if stat.S_ISDIR(status.st_mode) else str(status.st_size)
-
-
-def _is_same_time(found: int, listed: int) -> bool:
-    """Return True if two times are the same. Copies of a cache may lack fractions of a second."""
-    return found == listed or (found % _SECOND == 0 and found // _SECOND == listed // _SECOND)

@@ -1,4 +1,4 @@
-// Files and directories of the user, which other users can neither write nor replace.
+// Files and directories of the user.
 
 #pragma once
 
@@ -9,11 +9,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <ios>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -35,20 +37,12 @@ namespace fs = std::filesystem;
 
 // Of each system:
 //
-// open_file: open a regular file with the `mode` "rb", "ab" for one that exists, or "wbx" for a new one;
-// nullptr if that fails, or others than this user and root could have written it. New files are for this user
-// alone. Links are not followed, and a pipe does not block.
-//
 // lock_file: held while one thread or process computes something, so that others wait, for ten minutes at
 // most. It saves work and guards nothing. On Windows, each computes it.
 //
-// distrust: why users other than this one and root could have written what is in `directory`, a path without
-// links, or could replace it; empty if they could not. As in cuda_ext/filesystem/private_directory.py.
+// distrust: why users other than this one and root could write to `directory`; empty if they could not. As in
+// cuda_ext/cache/open_store.py.
 #if defined(_WIN32)
-
-std::FILE* open_file(const fs::path& path, const char* mode) {
-  return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
-}
 
 std::shared_ptr<void> lock_file(const fs::path&) { return nullptr; }
 
@@ -62,22 +56,6 @@ void make_private_directory(const fs::path& path) {
 std::string user_name() { return "user"; }  // each has a directory of temporary files
 
 #else
-
-bool is_trusted(::uid_t user) { return user == ::geteuid() || user == 0; }
-
-std::FILE* open_file(const fs::path& path, const char* mode) {
-  const int access = *mode == 'r'   ? O_RDONLY
-                     : *mode == 'a' ? O_WRONLY | O_APPEND
-                                    : O_WRONLY | O_CREAT | O_EXCL;
-  const int descriptor = ::open(path.c_str(), access | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0600);
-  struct stat status{};
-  if (descriptor < 0) return nullptr;
-  const bool is_file = !::fstat(descriptor, &status) && S_ISREG(status.st_mode);
-  const bool is_own = !(status.st_mode & (S_IWGRP | S_IWOTH)) && is_trusted(status.st_uid);
-  if (is_file && is_own) return ::fdopen(descriptor, mode);
-  ::close(descriptor);
-  return nullptr;
-}
 
 std::shared_ptr<void> lock_file(const fs::path& path) {
   constexpr int patience = 60'000;
@@ -94,52 +72,40 @@ std::shared_ptr<void> lock_file(const fs::path& path) {
 }
 
 std::string distrust(const fs::path& directory) {
-  for (fs::path each = directory;; each = each.parent_path()) {
-    struct stat status{};
-    if (::stat(each.c_str(), &status)) return joined({each.string(), ": ", std::strerror(errno)});
-    const bool is_below = each == directory || each == directory.parent_path();
-    const bool is_sticky = each != directory && status.st_mode & S_ISVTX;
-    if (is_below && !is_trusted(status.st_uid)) {
-      return joined({each.string(), " belongs to another user (uid ", status.st_uid, ")"});
-    }
-    if (status.st_mode & (is_below ? S_IWGRP | S_IWOTH : S_IWOTH) && !is_sticky) {
-      return joined({"other users may write to ", each.string()});
-    }
-    if (!each.has_relative_path()) return "";
+  struct stat status{};
+  if (::stat(directory.c_str(), &status)) return std::strerror(errno);
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    return joined({"it belongs to another user (uid ", status.st_uid, ")"});
   }
+  return status.st_mode & (S_IWGRP | S_IWOTH) ? "other users may write there" : "";
 }
 
-void make_private_directory(const fs::path& path) {
-  if (!::mkdir(path.c_str(), 0700)) ::chmod(path.c_str(), 0700);  // whatever the umask is
-}
+void make_private_directory(const fs::path& path) { ::mkdir(path.c_str(), 0700); }
 
 std::string user_name() { return std::to_string(::geteuid()); }
 
 #endif
 
-// All of a file of this user.
+// All of a regular file; empty if there is none.
 std::string read_file(const fs::path& path) {
-  std::string bytes;
-  std::FILE* file = open_file(path, "rb");
-  if (!file) return bytes;
-  char piece[1 << 14];
-  for (std::size_t size; (size = std::fread(piece, 1, sizeof piece, file)) > 0;) bytes.append(piece, size);
-  std::fclose(file);
-  return bytes;
+  std::error_code error;
+  std::ostringstream bytes;
+  if (fs::is_regular_file(path, error)) bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
 }
 
-// Write `bytes` to the file that is opened with `mode`; return whether all are written.
-bool write_file(const fs::path& path, const char* mode, const std::string& bytes) {
-  std::FILE* file = open_file(path, mode);
-  if (!file) return false;
-  const bool is_written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  return !std::fclose(file) && is_written;
+// Write `bytes` to a new file, or `mode` std::ios::app at the end of one; return whether all are written.
+bool write_file(const fs::path& path, std::ios::openmode mode, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | mode);
+  file << bytes;
+  file.close();
+  return !file.fail();
 }
 
-// A name that no other process or thread uses.
-std::string unique_name() {
+// A name beside `path` that no other process or thread uses. Python's prunes remove remains of such names.
+fs::path name_beside(const fs::path& path) {
   std::random_device random;
-  return joined({random(), ".", random()});
+  return path.parent_path() / joined({".", path.filename().string(), ".", random(), random(), ".cuda_ext"});
 }
 
 // The time of modification, the size and the path of all files below a directory, sorted.

@@ -262,19 +262,17 @@ class Nvrtc {
     const fs::path temporary = fs::temp_directory_path(error) / ("cuda_ext-" + user_name());
     for (const fs::path& place : {cache_directory(), temporary}) {
       if (!place.is_absolute() || !make_directories(place)) continue;
-      const fs::path directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
-      make_directories(directory);
+      const fs::path directory = place / ("nvrtc-headers-" + version);
       // NVRTC empties the directory before it unpacks again.
-      why = fs::is_symlink(directory, error) ? directory.string() + " is a link" : distrust(directory);
+      why = fs::is_symlink(directory, error) ? directory.string() + " is a link" : distrust(place);
       if (!why.empty()) continue;
       BundledHeaders bundled{};
       const char* log = nullptr;
       const auto install = [&](bool again) {
-        unsigned count = 0;  // without NVRTC's own files, which begin with a dot, and Python's list
+        unsigned count = 0;  // without NVRTC's own files, which begin with a dot
         if (install_headers_(directory.string().c_str(), again, &log)) return false;
         for (const auto& [time, size, path] : list_files(directory)) {
-          const std::string name = fs::path(path).filename().string();
-          count += name[0] != '.' && name != "cuda_ext.list";
+          count += fs::path(path).filename().string()[0] != '.';
         }
         return !describe_headers_(&bundled, &log) && count == bundled.count;
       };

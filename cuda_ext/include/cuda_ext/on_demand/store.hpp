@@ -171,23 +171,17 @@ class Store {
  public:
   Store() : bound_(cache_bound()) {
     if (!bound_) return;
-    const fs::path objects = cache_directory() / "objects";
-    std::error_code error;
+    const fs::path directory = cache_directory();
     errno = 0;
-    const bool is_there = objects.is_absolute() && make_directories(objects);
-    const fs::path target = is_there ? fs::canonical(objects, error) : fs::path();
-    const std::string reason = error      ? error.message()
-                               : is_there ? distrust(target)
-                               : errno    ? std::strerror(errno)
-                                          : "no home directory";
-    if (reason.empty()) objects_ = target;
-    if (!reason.empty()) warn_once(objects.string(), reason);
+    const bool is_there = directory.is_absolute() && make_directories(directory);
+    const std::string reason = is_there ? distrust(directory) : errno ? std::strerror(errno) : "no home directory";
+    if (reason.empty()) objects_ = directory / "objects";
+    if (!reason.empty()) warn_once(directory.string(), reason);
   }
 
   // The content of `key`; empty if it is absent or damaged.
   std::string get(const std::string& key) const {
-    // Others may have written to a directory of entries before the cache was closed to them.
-    if (objects_.empty() || !distrust(path_of(key).parent_path()).empty()) return "";
+    if (objects_.empty()) return "";
     const std::string entry = read_file(path_of(key));
     if (entry.size() <= head_size) return "";
     std::string content = entry.substr(head_size);
@@ -203,14 +197,13 @@ class Store {
     if (objects_.empty()) return;
     std::error_code error;
     const fs::path path = path_of(key);
-    const fs::path aside = objects_ / "tmp" / unique_name();
+    const fs::path aside = name_beside(path);
     const std::string entry = head_of(key, content) + content;
     errno = 0;
-    const bool is_written = make_directories(aside.parent_path()) && make_directories(path.parent_path()) &&
-                            write_file(aside, "wbx", entry);
+    const bool is_written = make_directories(path.parent_path()) && write_file(aside, {}, entry);
     if (is_written) fs::rename(aside, path, error);
     if (is_written && !error) {
-      write_file(objects_ / "total", "ab", joined({entry.size(), " "}));  // for the next prune of Python
+      write_file(objects_ / "total", std::ios::app, joined({entry.size(), " "}));  // for the next prune of Python
       if (key[0] % 16 == 0) prune();  // listing all entries takes long, so do it for one of sixteen
       return;
     }
