@@ -673,8 +673,7 @@ def test_the_cache_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @unix
 def test_a_cache_that_others_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "objects").mkdir()
-    (tmp_path / "objects").chmod(0o777)
+    tmp_path.chmod(0o777)
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path))
     found, _ = installation.examine_cache()
     assert found.level == "warning"

@@ -168,7 +168,7 @@ def make_later(file: Path) -> None:
         (make_later, "manifest.json: written in .*; upgrade cuda-ext$"),
         (lambda file: file.unlink(), "manifest.json: cannot be read: No such file or directory; reinstall"),
         (lambda file: file.write_text(file.read_text()[:100]), "manifest.json: not a manifest"),
-        (replace_by_pipe, "manifest.json: cannot be read: it is a pipe, not a regular file; reinstall"),
+        (replace_by_pipe, "manifest.json: cannot be read: it is not a regular file; reinstall"),
     ],
     ids=["later", "missing", "cut", "pipe"],
 )

@@ -35,7 +35,7 @@ def headers(empty_cache: Path) -> Path:
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "all files are gone": shutil.rmtree,
-    "a file is gone": lambda headers: (headers / "cuda.h").unlink(),
+    "a file is gone": lambda headers: (headers / "cuda_fp16.h").unlink(),
     "a directory is gone": lambda headers: shutil.rmtree(headers / "cccl"),
     "they are being unpacked": lambda headers: (headers / MARK).unlink(),
 }
