@@ -227,7 +227,7 @@ def shorten(text: str, most: int = 200) -> str:
 
 
 # The packages that the extras for building install, by their import names.
-_ONLY_TO_BUILD = ("cuda", "jinja2", "platformdirs", "rich", "zstandard")
+_ONLY_TO_BUILD = ("cuda", "jinja2", "platformdirs", "zstandard")
 
 
 def describe_error(error: Exception) -> str:

@@ -22,7 +22,6 @@ from cuda_ext.builder.scheduler.batch import Batch
 from cuda_ext.builder.scheduler.job_cache import JobCache
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
-from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides, find_output
 from cuda_ext.builder.sources.module_sources import Sources
@@ -104,7 +103,6 @@ class _Session:
         self._progress = progress
         self._store = store
         self._digests = FileDigests(store)
-        self._timings = Timings(store, tuple(module.name for module in project.modules))
         self._caches: dict[CompilerChoice, JobCache] = {}
         self._limit = time_limit(environ)
 
@@ -113,7 +111,7 @@ class _Session:
         log = self._open_log()
         if flaw := find_flaw(self._project.requirements):
             self._progress.message(str(flaw))
-        batch = Batch(self._timings, self._progress, log)
+        batch = Batch(self._progress, log)
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
         for module, plan, results in self._compile(batch, self.plan()):
@@ -196,7 +194,6 @@ class _Session:
     def save(self) -> None:
         """Keep what this session learned for the next one."""
         self._digests.save()
-        self._timings.save()
         self._store.prune()
 
     def plan(self) -> list[ModulePlan]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.scheduler.job_cache import JobCache
-from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.cache.dependencies import CachedContent
 from cuda_ext.compiler.jobs import CompileJob, Job, Outcome, decode_product
 from cuda_ext.compiler.module_plan import LibraryPlan
@@ -62,9 +61,8 @@ class Batch:
     ``changed`` are the names of the modules of which the cache lacked a library.
     """
 
-    def __init__(self, timings: Timings, progress: Progress, log: BuildLog | None = None) -> None:
+    def __init__(self, progress: Progress, log: BuildLog | None = None) -> None:
         self.changed: set[str] = set()
-        self._timings = timings
         self._progress = progress
         self._log = log
         self._results: dict[int, Library | BuildError] = {}
@@ -187,6 +185,7 @@ class Batch:
         """
         if not self._new:
             return []
+        from cuda_ext.builder.scheduler.expected_time import expected_seconds
         from cuda_ext.builder.scheduler.shared_headers import share_headers
         from cuda_ext.builder.scheduler.task import Task
 
@@ -202,8 +201,7 @@ class Batch:
         ordered = []
         for library, jobs in by_library.items():
             spec = library.cache.compiler.spec
-            module = library.plan.module
-            expected = {keys: self._timings.expected(module, job) for keys, job in jobs.items()}
+            expected = {keys: expected_seconds(job) for keys, job in jobs.items()}
             longest = max(expected.values())
             ordered += [
                 (Task(job := jobs[keys], spec, longest, self._log is not None, shared.get(job)), keys)
@@ -243,7 +241,6 @@ class Batch:
             ending: Ending = "compiled" if first.plan.trial else "failed"
             self._show_ended(first.plan.module, job, ending, commands=error.commands)
         else:
-            self._timings.measured(first.plan.module, job, result.seconds)
             try:
                 outcome, reads = decode_product(job, result.product), result.reads
             except codec.DecodingError as error:  # such as a variable that is larger than any memory

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from cuda_ext.builder.scheduler.timings import header_seconds
+from cuda_ext.builder.scheduler.expected_time import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
 from cuda_ext.text.includes import leading_headers
 

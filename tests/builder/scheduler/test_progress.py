@@ -105,25 +105,6 @@ def test_terminals_that_cannot_show_a_display_get_lines(monkeypatch, environment
     assert lines == ["kept"]
 
 
-def test_without_rich_there_are_lines(monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setitem(sys.modules, "rich", None)
-    lines: list[str] = []
-    progress_for(Terminal(), lines.append).message("kept")
-    assert lines == ["kept"]
-
-
-def test_lines_need_no_rich():
-    script = (
-        "import io, sys; from cuda_ext.builder.scheduler.progress import progress_for\n"
-        "p = progress_for(io.StringIO(), print); p.plan(1); p.close(); print('rich' in sys.modules)"
-    )
-    command = [sys.executable, "-c", script]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert output.split()[-1] == "False"
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that only moves when it is set."""
@@ -159,30 +140,28 @@ SCRIPT = r"""
 import sys
 from cuda_ext.builder.scheduler.progress import progress_for
 progress = progress_for(sys.stdout, print)
-progress.message("p.kernels: with [bold]nvrtc[/bold] 13.5")
+progress.message("p.kernels: with nvrtc 13.5\x1b[2J")
 progress.plan(4)
 try:
     progress.finished("device/old.cu sm_90", "cached", 0)
+    progress.started("device/" + "very_" * 30 + ".cu sm_90")
     progress.started("device/späße.cu sm_90")
     sys.stdin.readline()  # once it is drawn
-    {middle}
     progress.finished("device/späße.cu sm_90", "compiled", 0.4)
     progress.message("device/a.cu:1: warning: kept")
     progress.finished("device/bad.cu sm_90", "failed", 0.1)
-    progress.finished("device/b.cu sm_90", "compiled", 0.1)
+    progress.finished("device/" + "very_" * 30 + ".cu sm_90", "compiled", 0.1)
 finally:
-    {end}
+    progress.close()
 """
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
-def on_a_terminal(script: str, **keys: bytes) -> tuple[int, str]:
-    """Run `script` on a pseudo-terminal of 100 columns; return the exit status and the output.
+def on_a_terminal(key: bytes) -> tuple[int, list[str]]:
+    """Run the script on a pseudo-terminal of 100 columns; return the exit status and the lines.
 
-    When a name of `keys` is in the output, they are pressed.
+    When a long name is in the output, `key` is pressed.
     """
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
-    pytest.importorskip("rich")
     import fcntl
     import struct
     import termios
@@ -192,11 +171,10 @@ def on_a_terminal(script: str, **keys: bytes) -> tuple[int, str]:
     modes = termios.tcgetattr(inner)
     modes[3] &= ~termios.ECHO
     termios.tcsetattr(inner, termios.TCSANOW, modes)
-    keys = {"späße": b"\n", **keys}
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR", "COLUMNS", "LINES")}
     environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
     # The first terminal that a session opens becomes its controlling terminal.
-    script = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n{script}"
+    script = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n{SCRIPT}"
     output = b""
     with subprocess.Popen(
         [sys.executable, "-c", script],
@@ -209,10 +187,11 @@ def on_a_terminal(script: str, **keys: bytes) -> tuple[int, str]:
         os.close(inner)
         while part := _read(terminal):
             output += part
-            for name in [name for name in keys if name.encode() in output]:
-                os.write(terminal, keys.pop(name))
+            if key and b"very_" in output:
+                os.write(terminal, key)
+                key = b""
     os.close(terminal)
-    return process.returncode, output.decode()
+    return process.returncode, [line.rstrip() for line in re.split(r"[\r\n]+", output.decode())]
 
 
 def _read(terminal: int) -> bytes:
@@ -223,62 +202,27 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def without_colours(output: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
-
-
-def test_a_terminal_shows_running_jobs_and_keeps_messages():
-    status, output = on_a_terminal(SCRIPT.format(middle="pass", end="progress.close()"))
-    text = without_colours(output)
+def test_a_terminal_shows_a_status_line_and_keeps_messages():
+    status, lines = on_a_terminal(b"\n")
     assert status == 0
-    assert "1/4  1 cached" in text
-    assert "  device/späße.cu sm_90" in text
-    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
-    assert "p.kernels: with [bold]nvrtc[/bold] 13.5" in lines
+    assert "[0/4]" in lines
+    assert "[1/4]  1 cached  device/" + "very_" * 15 in lines
+    assert r"p.kernels: with nvrtc 13.5\x1b[2J" in lines
     assert "device/a.cu:1: warning: kept" in lines
-    assert "failed: device/bad.cu sm_90 after 0.10 s" in lines
+    assert "[3/4] device/bad.cu sm_90 failed" in lines
+    assert max(map(len, lines)) < 100
     last = next(line for line in reversed(lines) if line)
     assert re.fullmatch(r"4 compilations: 2 compiled, 1 from the cache, 1 failed, in \d+(\.\d)? m?s", last)
 
 
-@pytest.mark.parametrize("end", ["progress.close()", "pass"], ids=["closed", "left open"])
-@pytest.mark.parametrize("middle", ["pass", "1 / 0", "sys.exit(3)", "raise KeyboardInterrupt"])
-def test_the_cursor_is_always_restored(middle, end):
-    _, output = on_a_terminal(SCRIPT.format(middle=middle, end=end))
-    assert HIDE in output
-    assert output.rindex(SHOW) > output.rindex(HIDE)
-    assert "4 compilations: " in without_colours(output)
-
-
-def test_control_c_restores_the_terminal():
-    status, output = on_a_terminal(SCRIPT.format(middle="pass", end="progress.close()"), späße=b"\x03")
+def test_control_c_ends_the_status_line():
+    status, lines = on_a_terminal(b"\x03")
     assert status != 0
-    assert output.rindex(SHOW) > output.rindex(HIDE)
-    assert "4 compilations: 1 from the cache, 3 not done, in " in without_colours(output)
+    assert any(line.startswith("4 compilations: 1 from the cache, 3 not done, in ") for line in lines)
 
 
-def test_jobs_that_begin_while_a_build_ends_draw_nothing(monkeypatch):
-    pytest.importorskip("rich")
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    progress = progress_for(Terminal(), print)
-    progress.plan(1)
-    live = progress._live
-    stop = live.stop
-
-    def stop_early():
-        stop()
-        progress.started("a")
-
-    monkeypatch.setattr(live, "stop", stop_early)
-    progress.close()
-    assert not live.is_started
-
-
-def test_long_names_stay_on_their_line():
-    name = "device/" + "very_" * 60 + "späße.cu sm_90"
-    middle = f"progress.started({name!r}); sys.stdin.readline()"
-    _, output = on_a_terminal(SCRIPT.format(middle=middle, end="progress.close()"), very_very=b"\n")
-    lines = re.split(r"[\r\n]+", without_colours(output))
-    assert any("very_very" in line for line in lines)
-    assert max(len(line) for line in lines) <= 100
+def test_the_status_line_names_one_job_and_estimates_the_rest(clock):
+    progress = counts(clock, 4, 4)
+    progress.started("device/a.cu sm_90")
+    progress.started("device/b.cu sm_90")
+    assert progress._status() == "[4/10]  about 0:12 left  device/a.cu sm_90  and 1 more"
