@@ -244,8 +244,9 @@ def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants
     kernels: dict[str, Kernel] = {}
     for library in libraries:
         kernels |= {kernel.expression: kernel for kernel in library.kernels}
-        for expression, (name, when) in library.conditions.items():
-            by_name.setdefault(name, []).append(Candidate(expression, when))
+        for expression, (name, conditions) in library.conditions.items():
+            own = by_name.setdefault(name, [])
+            own += (Candidate(expression, condition) for condition in conditions or ((),))
     for name, candidates in by_name.items():
         if any(candidate.when for candidate in candidates):
             first, *others = (kernels[candidate.kernel] for candidate in candidates)
@@ -258,7 +259,7 @@ def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants
                         where=module,
                         remedy="give them different names, or the same parameters",
                     )
-            yield Variants(name, tuple(sorted(candidates, key=lambda c: c.when is None)), specialised=True)
+            yield Variants(name, tuple(sorted(candidates, key=lambda c: not c.when)), specialised=True)
 
 
 def _check_same(

@@ -11,6 +11,7 @@ from cuda_ext.facts.kernels import FixedLaunch, Kernel, Symbol
 from cuda_ext.facts.manifest import Unit
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.lowered_names.meanings import merge_meanings
+from cuda_ext.formats.variant_conditions import Condition
 
 # The name of the spans in which NVRTC and nvcc read a header.
 HEADER = "Processing Header File"
@@ -44,10 +45,10 @@ NO_TRACE = Trace()
 
 
 class Specialisation(NamedTuple):
-    """The name of a described kernel, and the condition under which it was compiled."""
+    """The name of a described kernel, and the conditions under which it was compiled."""
 
     name: str
-    when: str | None
+    when: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)

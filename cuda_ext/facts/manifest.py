@@ -25,21 +25,43 @@ Compression: TypeAlias = Literal["none", "speed", "balance", "size"]
 _T = TypeVar("_T")
 
 
+class Term(NamedTuple):
+    """A comparison that a condition requires: ``n % 16 == 0``, ``x.shape[0] >= 64``, ``sm >= 80``.
+
+    Without a modulus, it compares the value itself. A target such as ``sm_90a`` has no operator: it requires
+    that the GPU loads an image for this target.
+    """
+
+    name: str
+    operator: str = ""
+    number: int = 0
+    modulus: int = 0
+
+    @property
+    def left(self) -> str:
+        return f"{self.name} % {self.modulus}" if self.modulus else self.name
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.number}" if self.operator else self.name
+
+
 class Candidate(NamedTuple):
-    """One kernel of several variants, and the condition of its launch; the default has none."""
+    """One kernel of several variants, and the terms that must all hold; the default has none."""
 
     kernel: str
-    when: str | None = None
+    when: tuple[Term, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        return " and ".join(map(str, self.when))
 
 
 class Variants(NamedTuple):
     """Several kernels under one name. A launch takes the first whose condition holds.
 
-    The last candidate is the default. All have the same parameters. Conditions are text here;
-    :mod:`~cuda_ext.formats.variant_conditions` parses them.
-
-    The candidates of ``specialised`` variants are one kernel, compiled under several conditions. They have no
-    names of their own, and not all have a default.
+    The last candidate is the default. All have the same parameters. The candidates of ``specialised``
+    variants are one kernel, compiled under several conditions. They have no names of their own, and not all
+    have a default. A kernel compiled for several conditions is a candidate for each.
     """
 
     name: str
@@ -48,10 +70,10 @@ class Variants(NamedTuple):
 
     def __str__(self) -> str:
         if self.specialised:
-            conditions = [f"if {c.when}" if c.when else "and for all arguments" for c in self.candidates]
+            conditions = [f"if {c.condition}" if c.when else "and for all arguments" for c in self.candidates]
             return f"compiled {', '.join(conditions)}"
         *conditional, default = self.candidates
-        return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
+        return ", ".join([*(f"{c.kernel} if {c.condition}" for c in conditional), f"else {default.kernel}"])
 
 
 class Image(NamedTuple):
@@ -149,10 +171,9 @@ class Manifest(NamedTuple):
     def named_kernels(self) -> tuple[Kernel, ...]:
         """The kernels that have names of their own, with specialised variants as one kernel."""
         kernels = {kernel.expression: kernel for kernel in self.kernels}
-        for variants in self.variants:
-            taken = [kernels.pop(c.kernel, None) for c in variants.candidates if variants.specialised]
-            if taken and taken[-1]:
-                kernels[variants.name] = taken[-1]._replace(expression=variants.name)
+        for variants in filter(lambda each: each.specialised, self.variants):
+            own = [kernels.pop(name) for name in {c.kernel: None for c in variants.candidates}]
+            kernels[variants.name] = own[-1]._replace(expression=variants.name)
         return tuple(kernels.values())
 
     def fixes(self, kernel: Kernel) -> bool:

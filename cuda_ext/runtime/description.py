@@ -37,7 +37,7 @@ class Description(NamedTuple):
         specialised = {each.name: each.candidates for each in self.variants if each.specialised}
         for kernel in self.kernels:
             candidates = specialised.get(kernel.expression, ())
-            conditions = (f"if {each.when}" if each.when else "otherwise" for each in candidates)
+            conditions = (f"if {each.condition}" if each.when else "otherwise" for each in candidates)
             lines += [f"  {kernel.signature}", *(f"    {condition}" for condition in conditions)]
         lines += (f"  {each.name}: {each}" for each in self.variants if not each.specialised)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)

@@ -294,7 +294,8 @@ def _variants(library: Library, variants: manifest.Variants) -> Kernel:
 
     kernels = library.names.candidates(variants)
     if variants.specialised:  # the candidates have no names of their own
-        return Variants.among(library, [Kernel.of(library, kernel) for kernel in kernels], variants)
+        own = {kernel.expression: Kernel.of(library, kernel) for kernel in kernels}
+        return Variants.among(library, [own[kernel.expression] for kernel in kernels], variants)
     candidates = [_kernel(library, kernel.expression) for kernel in kernels]
     return Variants.among(library, candidates, variants)
 

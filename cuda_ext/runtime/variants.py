@@ -7,23 +7,14 @@ arguments with numbers.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError, DriverError, NoImageError
 from cuda_ext.facts import kernels, manifest
-from cuda_ext.facts.architecture import Architecture
-from cuda_ext.formats.variant_conditions import (
-    SM,
-    Comparison,
-    Condition,
-    Leaf,
-    branch,
-    decide,
-    parse_conditions,
-)
+from cuda_ext.facts.manifest import Term
+from cuda_ext.formats.variant_conditions import SM, holds, is_about_gpu
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
@@ -36,7 +27,7 @@ from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
-    from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
+    from cuda_ext.runtime.launch._launch import Term as CompiledTerm
 
 # If the text before a verdict is wider, the verdict of an explanation goes on the next line.
 _WIDEST = 100
@@ -72,7 +63,7 @@ class Variants(Kernel):
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The kernels with their conditions, in the order in which a launch tries them."""
-        conditions = (candidate.when for candidate in self._launcher.variants.candidates)
+        conditions = (candidate.condition or None for candidate in self._launcher.variants.candidates)
         return tuple(map(Candidate, self._candidates, conditions))
 
     def explain(self, /, *arguments: Any, **launch: Any) -> None:
@@ -93,69 +84,56 @@ class Variants(Kernel):
         return f"<variants {self.signature}: {self._launcher.variants}>"
 
 
-@dataclass(frozen=True)
-class _CandidateOnGpu:
+class _OnGpu(NamedTuple):
     """A candidate on the GPUs of one compute capability.
 
-    ``image`` is the target of the image that they load, or ``obstacle`` the reason why there is none.
+    ``architecture`` is that of the image that they load, or ``obstacle`` the reason why there is none.
     """
 
     launcher: Launcher
-    condition: Condition | None
-    image: Architecture | None
-    obstacle: str = ""
+    when: Sequence[Term]
+    architecture: str
+    obstacle: str
 
     @classmethod
-    def of(
-        cls, library: Library, launcher: Launcher, condition: Condition | None, device: Device
-    ) -> _CandidateOnGpu:
+    def of(cls, library: Library, launcher: Launcher, when: Sequence[Term], device: Device) -> _OnGpu:
         kernel, module = launcher.kernel, library.manifest
         try:
-            image = library.image(kernel, device)
+            return cls(launcher, when, library.image(kernel, device).architecture, "")
         except NoImageError:
             images = module.units[kernel.unit].images
             built = [image.architecture for image in images if module.lowered_name(kernel, image) is not None]
             obstacle = f"no image for this GPU, {device}; built for {', '.join(built) or 'none'}"
         except DriverError as error:
             obstacle = str(error)
-        else:
-            return cls(launcher, condition, Architecture.parse(image.architecture))
-        return cls(launcher, condition, None, obstacle)
+        return cls(launcher, when, "", obstacle)
 
     def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Return True if `numbers` satisfy the condition, and the reasons."""
-        if self.condition is None:  # launching the default reports a missing image
+        if not self.when:  # launching the default reports a missing image
             return True, [self.obstacle or "the default"]
         if self.obstacle:
             return False, [self.obstacle]
-        return decide(self.condition, lambda leaf: self._evaluate(leaf, numbers))
+        results = [self._evaluate(term, numbers) for term in self.when]
+        wrong = [reason for is_true, reason in results if not is_true]
+        return not wrong, wrong[:1] or [reason for _, reason in results]
 
-    def branch(
-        self, then: int, otherwise: int, capability: int, add: Callable[[Comparison, int, int], int]
-    ) -> int:
-        """Turn the comparisons of arguments into branches, as for conditions."""
+    def compared(self, capability: int) -> list[Term] | None:
+        """Return the terms about arguments; ``None`` if no launch on these GPUs takes the candidate."""
+        of_gpu = [term for term in self.when if is_about_gpu(term)]
+        is_possible = all(self._evaluate(term, {SM: capability})[0] for term in of_gpu)
+        if self.when and (self.obstacle or not is_possible):
+            return None
+        return [term for term in self.when if term not in of_gpu]
 
-        def add_leaf(leaf: Leaf, then: int, otherwise: int) -> int:
-            if isinstance(leaf, Comparison) and leaf.name != SM:
-                return add(leaf, then, otherwise)
-            holds, _ = self._evaluate(leaf, {SM: capability})
-            return then if holds else otherwise
-
-        if self.obstacle or self.condition is None:
-            return otherwise if self.obstacle else then
-        return branch(self.condition, then, otherwise, add_leaf)
-
-    def _evaluate(self, leaf: Leaf, numbers: Mapping[str, int]) -> tuple[bool, str]:
-        """Return True if `leaf` holds, and the actual value that it compares."""
-        match leaf:
-            case Comparison(name):
-                number = numbers[name]
-                return leaf.holds(number), f"{leaf.term} is {leaf.value(number)}"
-            case Architecture(suffix=""):
-                return leaf.number == numbers[SM], f"this GPU is sm_{numbers[SM]}"
-            case _:
-                is_loaded = self.image is not None and leaf.target == self.image.target
-                return is_loaded, f"this GPU takes {self.image}"
+    def _evaluate(self, term: Term, numbers: Mapping[str, int]) -> tuple[bool, str]:
+        """Return True if `term` holds, and the actual value that it compares."""
+        if not term.operator:
+            is_loaded = self.architecture.partition("_")[2] == term.name.partition("_")[2]
+            return is_loaded, f"this GPU takes {self.architecture}"
+        number = numbers[term.name]
+        found = number % term.modulus if term.modulus else number
+        return holds(term, number), f"{term.left} is {found}"
 
 
 class _VariantsLauncher(Launcher):
@@ -167,13 +145,10 @@ class _VariantsLauncher(Launcher):
         self.variants = variants
         self._library = library
         self._candidates = candidates
-        kernels = {candidate.kernel.expression: candidate.kernel for candidate in candidates}
-        where = f"{library.module.__name__}: {manifest.FILE_NAME}"
-        self._conditions = parse_conditions(variants, kernels, where)
         self._positions = {
             p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer or p.kind == "pointer"
         }
-        self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
+        self._by_capability: dict[int, list[_OnGpu]] = {}
 
     def launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
@@ -201,26 +176,21 @@ class _VariantsLauncher(Launcher):
             remedy=f"it is {self.variants}",
         )
 
-    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
+    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
         return self._candidates.index(chosen), self._choice_on(device)
 
-    def _choice_on(self, device: Device) -> Choice | None:
-        comparisons: list[CompiledComparison] = []
-        terms = {name: (position, "v", 0) for name, position in self._positions.items()}
-        terms |= extent_terms(self.kernel)
-
-        def add(leaf: Comparison, then: int, otherwise: int) -> int:
-            modulus = leaf.modulus or 0
-            comparisons.append((*terms[leaf.name], modulus, leaf.operator, leaf.number, then, otherwise))
-            return len(comparisons) - 1
-
-        candidates = list(enumerate(self._on(device)))
-        begin = ~len(candidates)  # where none is taken
-        for number, candidate in reversed(candidates):
-            begin = candidate.branch(~number, begin, device.capability, add)
-        if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[3], each[5])):
-            return None  # C compares only 64 bits
-        return begin, tuple(comparisons)
+    def _choice_on(self, device: Device) -> Choice:
+        parts = {name: (position, "v", 0) for name, position in self._positions.items()}
+        parts |= extent_terms(self.kernel)
+        required: list[CompiledTerm] = []
+        for number, candidate in enumerate(self._on(device)):
+            terms = candidate.compared(device.capability)
+            if terms == []:
+                return tuple(required), number
+            required += (
+                (number, *parts[each.name], each.modulus, each.operator, each.number) for each in terms or ()
+            )
+        return tuple(required), -1
 
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
         """Write the text that :meth:`Variants.explain` prints."""
@@ -242,7 +212,7 @@ class _VariantsLauncher(Launcher):
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
 
     def _raise_ambiguous(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - the signature of a load
-        names = ", ".join(candidate.kernel.expression for candidate in self._candidates)
+        names = ", ".join(dict.fromkeys(candidate.kernel.expression for candidate in self._candidates))
         raise ArgumentError(
             f"{self.variants.name} stands for several kernels", remedy=f"ask one of them: {names}"
         )
@@ -271,11 +241,11 @@ class _VariantsLauncher(Launcher):
             for each in resolved.values
         ]
 
-    def _on(self, device: Device) -> list[_CandidateOnGpu]:
+    def _on(self, device: Device) -> list[_OnGpu]:
         if device.capability not in self._by_capability:
             self._by_capability[device.capability] = [
-                _CandidateOnGpu.of(self._library, launcher, condition, device)
-                for launcher, condition in zip(self._candidates, self._conditions, strict=True)
+                _OnGpu.of(self._library, launcher, candidate.when, device)
+                for launcher, candidate in zip(self._candidates, self.variants.candidates, strict=True)
             ]
         return self._by_capability[device.capability]
 
@@ -284,7 +254,7 @@ def _title(
     kernel: kernels.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
 ) -> tuple[str, str]:
     """Return the text that identifies a candidate (its name or its values), and its condition."""
-    when = f"if {candidate.when}" if candidate.when else ""
+    when = f"if {candidate.condition}" if candidate.when else ""
     if not variants.specialised:
         return candidate.kernel, when
     return when or "otherwise", ", ".join(f"{name}={value}" for name, value in kernel.configuration.items())

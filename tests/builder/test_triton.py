@@ -389,7 +389,7 @@ REFUSED = {
     "scale(out: ()": "expected a function with the types of its parameters",
     "scale(out: ())": "out: (): expected types in parentheses, such as (*fp32, i32)",
     "scale(out: *fp32)(out=1)": "the parameter 'out' is given twice",
-    "scale(out: *fp32) if n >": "invalid syntax at the end",
+    "scale(out: *fp32) if n >": "found 'n >'",
     "scale(out: *fp32) iff n > 1": "expected a condition such as 'if n >= 1024' behind the function",
     f"{ONE} if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
     f"{ONE} if N > 1": "no parameter 'N' is given a type",

@@ -12,6 +12,7 @@ import pytest
 import cuda_ext
 from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.facts.manifest import Candidate, Variants
+from cuda_ext.formats.variant_conditions import parse
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.module import library_of, module_from
@@ -51,7 +52,9 @@ def kernels(*architectures: str, special: str) -> Any:
     """Return the kernels above as variants; `special` is the condition of the first."""
     library = library_of(cuda_ext.compile(SOURCE, architectures=architectures))  # type: ignore[arg-type]
     conditions = {"special": special, "large": "sm >= 50 and n >= 1000", "even": "n % 2 == 0", "simple": None}
-    variants = Variants("which", tuple(Candidate(kernel, when) for kernel, when in conditions.items()))
+    variants = Variants(
+        "which", tuple(Candidate(kernel, parse(when) if when else ()) for kernel, when in conditions.items())
+    )
     return module_from(resolve_variants(library.manifest, [variants], "variants"), library.read)
 
 

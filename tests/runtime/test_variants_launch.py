@@ -11,6 +11,7 @@ import pytest
 
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Candidate, Image, Unit, Variants
+from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.loader import SAMPLE, Run, described, fatbin, signature, unit, write_package
 
 pytestmark = pytest.mark.host_compiler
@@ -29,15 +30,17 @@ KERNELS = {name: Kernel(name, name, i, PARAMETERS) for i, name in enumerate(BUIL
 GEMM = Variants(
     "gemm",
     (
-        Candidate("hopper", "(sm_90a or sm_100f) and n >= 1_000_000"),
-        Candidate("large", "sm >= 80 and n >= 65536"),
-        Candidate("even", "sm_80 or n % 4 == 0 and not m > 10"),
+        Candidate("hopper", parse("sm_90a and n >= 1_000_000")),
+        Candidate("hopper", parse("sm_100f and n >= 1_000_000")),
+        Candidate("large", parse("sm >= 80 and n >= 65536")),
+        Candidate("even", parse("sm_80")),
+        Candidate("even", parse("n % 4 == 0 and m <= 10")),
         Candidate("simple"),
     ),
 )
 VARIANTS = (
     GEMM,
-    Variants("ns::special", (Candidate("hopper", "sm_90a"), Candidate("simple"))),
+    Variants("ns::special", (Candidate("hopper", parse("sm_90a")), Candidate("simple"))),
     Variants("only", (Candidate("hopper"),)),
 )
 
@@ -160,7 +163,8 @@ def test_naming_a_candidate_takes_control_back(with_variants: WithVariants) -> N
         kernels.ns.special(1, 2.0, 0, None, grid=1, block=1)
         """
     )
-    assert launched(run) == ["large", "simple", "hopper", "large", "even", "simple", "hopper"]
+    candidates = ["hopper", "hopper", "large", "even", "even", "simple"]
+    assert launched(run) == ["large", "simple", *candidates, "hopper"]
 
 
 def test_a_default_without_an_image_is_reported_like_any_kernel(with_variants: WithVariants) -> None:
@@ -222,33 +226,41 @@ def test_a_refused_launch_is_reported(with_variants: WithVariants, function: str
 EXPLAINED = {
     ("90", "65536, a=2.0, m=0, x=None, grid=1, block=1"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_90:",
-        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  not taken: n is 65536",
-        "  large   if sm >= 80 and n >= 65536                 taken: sm is 90, n is 65536",
-        "  even    if sm_80 or n % 4 == 0 and not m > 10      not asked",
-        "  simple                                             not asked",
+        "  hopper  if sm_90a and n >= 1000000   not taken: n is 65536",
+        "  hopper  if sm_100f and n >= 1000000  not taken: this GPU takes sm_90a",
+        "  large   if sm >= 80 and n >= 65536   taken: sm is 90, n is 65536",
+        "  even    if sm == 80                  not asked",
+        "  even    if n % 4 == 0 and m <= 10    not asked",
+        "  simple                               not asked",
     ],
     ("90", "6, 2.0, 0, None"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_90:",
-        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  not taken: n is 6",
-        "  large   if sm >= 80 and n >= 65536                 not taken: n is 6",
-        "  even    if sm_80 or n % 4 == 0 and not m > 10      not taken: this GPU is sm_90, n % 4 is 2",
-        "  simple                                             taken: the default",
+        "  hopper  if sm_90a and n >= 1000000   not taken: n is 6",
+        "  hopper  if sm_100f and n >= 1000000  not taken: this GPU takes sm_90a",
+        "  large   if sm >= 80 and n >= 65536   not taken: n is 6",
+        "  even    if sm == 80                  not taken: sm is 90",
+        "  even    if n % 4 == 0 and m <= 10    not taken: n % 4 is 2",
+        "  simple                               taken: the default",
     ],
     ("103", "1_000_000, 2.0, 0, None"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_103:",
-        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  taken: this GPU takes sm_100f, n is 1000000",
-        "  large   if sm >= 80 and n >= 65536                 not asked",
-        "  even    if sm_80 or n % 4 == 0 and not m > 10      not asked",
-        "  simple                                             not asked",
+        "  hopper  if sm_90a and n >= 1000000   not taken: this GPU takes sm_100f",
+        "  hopper  if sm_100f and n >= 1000000  taken: this GPU takes sm_100f, n is 1000000",
+        "  large   if sm >= 80 and n >= 65536   not asked",
+        "  even    if sm == 80                  not asked",
+        "  even    if n % 4 == 0 and m <= 10    not asked",
+        "  simple                               not asked",
     ],
     ("80", "1_000_000, 2.0, 0, None"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_80:",
-        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  "
+        "  hopper  if sm_90a and n >= 1000000   "
         "not taken: no image for this GPU, sm_80; built for sm_90a, sm_100f",
-        "  large   if sm >= 80 and n >= 65536                 "
-        "not taken: no image for this GPU, sm_80; built for sm_90",
-        "  even    if sm_80 or n % 4 == 0 and not m > 10      taken: this GPU is sm_80",
-        "  simple                                             not asked",
+        "  hopper  if sm_100f and n >= 1000000  "
+        "not taken: no image for this GPU, sm_80; built for sm_90a, sm_100f",
+        "  large   if sm >= 80 and n >= 65536   not taken: no image for this GPU, sm_80; built for sm_90",
+        "  even    if sm == 80                  taken: sm is 80",
+        "  even    if n % 4 == 0 and m <= 10    not asked",
+        "  simple                               not asked",
     ],
 }
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, string, table
-from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
+from cuda_ext.builder.config.variant_table import WHEN, check_terms
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.kernels import FixedLaunch
@@ -68,10 +68,10 @@ def _describe(keys: dict[str, Any], where: str) -> KernelDescription:
         parameters,
         hidden,
         launch,
-        keys.get("when"),
+        (keys["when"],) if "when" in keys else (),
     )
-    if description.when:
-        check_comparisons(description.when, description.name, parameters, hidden, f"{where}.when")
+    for condition in description.when:
+        check_terms(condition, description.name, parameters, hidden, f"{where}.when")
     return description
 
 

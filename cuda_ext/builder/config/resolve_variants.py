@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
-from cuda_ext.builder.config.variant_table import check_comparisons
+from cuda_ext.builder.config.variant_table import check_terms
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Candidate, Manifest, Unit, Variants
@@ -61,9 +61,9 @@ def _candidates(
     ]
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
-        if candidate.when is not None:
-            here = f"{where}[{i}].when"
-            check_comparisons(candidate.when, kernel.expression, kernel.parameters, kernel.hidden, here)
+        # A launch takes the values by the parameters of the default.
+        own = kernel.expression, kernel.parameters, chosen[-1].hidden
+        check_terms(candidate.when, *own, f"{where}[{i}].when")
         yield candidate._replace(kernel=kernel.expression)
 
 

@@ -8,7 +8,7 @@ except for spellings of architectures that the compiler refuses later. It cannot
 * whether a string has control characters, or an integer more than 64 bits;
 * how many instantiations a table stands for;
 * whether modules lie within each other, and whether a name is in the form that Python imports;
-* whether the parentheses of a condition match, and whether the default of variants is the last candidate;
+* whether the default of variants is the last candidate;
 * that ``1.0`` is no integer.
 """
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import Manifest, Variants
-from cuda_ext.formats.variant_conditions import SM, Leaf, branch, parse
+from cuda_ext.facts.manifest import Manifest, Term, Variants
+from cuda_ext.formats.variant_conditions import SM
 
 
 class Passed(NamedTuple):
@@ -21,25 +20,23 @@ class Passed(NamedTuple):
     zeros: int = 0
 
 
-class Comparison(NamedTuple):
-    """A part of a condition, as ``ComparisonData`` of the interface describes it."""
+class ComparedTerm(NamedTuple):
+    """A term of a condition, as ``TermData`` of the interface describes it."""
 
     argument: int
     is_signed: bool
     modulus: int
     outcomes: int
     number: int
-    target: str | None
-    then: int
-    otherwise: int
+    target: str
 
 
 class Candidate(NamedTuple):
-    """A kernel among several, and the condition of its launch; the default has no comparisons."""
+    """A kernel among several, and the condition of its launch; the default has no terms."""
 
     launched: LaunchedKernel
     when: str
-    comparisons: tuple[Comparison, ...]
+    terms: tuple[ComparedTerm, ...]
 
 
 class LaunchedKernel(NamedTuple):
@@ -93,26 +90,16 @@ def lowered_elsewhere(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple
 
 
 def _with_candidates(variants: Variants, kernels: Mapping[str, Kernel], manifest: Manifest) -> LaunchedKernel:
-    conditions = [parse(candidate.when) if candidate.when else None for candidate in variants.candidates]
     own = [kernels[candidate.kernel] for candidate in variants.candidates]
     call = _Call(reversed(own))
     candidates = []
-    for candidate, kernel, condition in zip(variants.candidates, own, conditions, strict=True):
-        comparisons: list[Comparison] = []
-
-        def add(leaf: Leaf, then: int, otherwise: int, into: list[Comparison] = comparisons) -> int:
-            into.append(call.comparison(leaf, then, otherwise))
-            return len(into) - 1
-
-        if condition is not None:
-            branch(condition, _HOLDS, _FAILS, add)
+    for candidate, kernel in zip(variants.candidates, own, strict=True):
         launched = call.launch(kernel, manifest)
         launched = launched._replace(kernel=launched.kernel._replace(expression=variants.name))
-        candidates.append(Candidate(launched, candidate.when or "", tuple(comparisons)))
+        candidates.append(Candidate(launched, candidate.condition, tuple(map(call.term, candidate.when))))
     return candidates[-1].launched._replace(candidates=tuple(candidates))
 
 
-_HOLDS, _FAILS = -1, -2
 _OUTCOMES = {"<": 0b001, "<=": 0b011, "==": 0b010, "!=": 0b101, ">=": 0b110, ">": 0b100}
 _INTEGERS = {1: "signed char", 2: "short", 4: "int", 8: "long long"}
 
@@ -163,17 +150,15 @@ class _Call:
         exceptions = lowered_elsewhere(kernel, manifest)
         return LaunchedKernel(called, exceptions, () if is_plain else tuple(passed), fixed)
 
-    def comparison(self, leaf: Leaf, then: int, otherwise: int) -> Comparison:
-        """Describe the comparison `leaf` of a condition, which continues with `then` or `otherwise`."""
-        if isinstance(leaf, Architecture):
-            target = leaf.target if leaf.suffix else None
-            return Comparison(-1, False, 0, _OUTCOMES["=="], leaf.number, target, then, otherwise)
+    def term(self, term: Term) -> ComparedTerm:
+        """Describe a `term` of a condition."""
+        if not term.operator:
+            return ComparedTerm(-1, False, 0, 0, 0, term.name.removeprefix("sm_"))
         positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
         positions |= {source: position for (source, _), position in self._extents.items()}
-        argument = -1 if leaf.name == SM else positions[leaf.name]
+        argument = -1 if term.name == SM else positions[term.name]
         is_signed = argument >= 0 and self.parameters[argument].kind == "integer"
-        outcomes, modulus = _OUTCOMES[leaf.operator], leaf.modulus or 0
-        return Comparison(argument, is_signed, modulus, outcomes, leaf.number, None, then, otherwise)
+        return ComparedTerm(argument, is_signed, term.modulus, _OUTCOMES[term.operator], term.number, "")
 
 
 def _in_order(kernel: Kernel) -> Sequence[Parameter | HiddenParameter]:

@@ -374,7 +374,8 @@ def _conditions(variants: Variants) -> Iterator[str]:
     yield "A call takes the first of::"
     yield ""
     for candidate in variants.candidates:
-        yield f"    {candidate.kernel} if {candidate.when}" if candidate.when else f"    {candidate.kernel}"
+        condition = f" if {candidate.condition}" if candidate.when else ""
+        yield f"    {candidate.kernel}{condition}"
 
 
 def _are_attributes(*names: str) -> bool:

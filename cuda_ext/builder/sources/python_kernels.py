@@ -6,15 +6,15 @@ No source is imported.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from cuda_ext.builder.config.satisfiable import LAST, can_hold, may_hold
 from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.formats.variant_conditions import list_comparisons, parse
+from cuda_ext.formats.variant_conditions import LAST, can_hold, may_hold_on, spell
 
 # The modules from which the decorators of each front-end come.
 _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
@@ -67,13 +67,13 @@ def check_instantiations(
         function = functions[each.function]
         for configured in tuning.configure(each, function) if tuning else [each]:
             _check_parameters(configured, function, here)
-            for comparison in list_comparisons(parse(configured.when)) if configured.when else ():
-                check_comparable(comparison.name, configured.parameters, here)
-            if not configured.condition or can_hold(parse(configured.condition)):
+            for term in chain.from_iterable(configured.when):
+                check_comparable(term, configured.parameters, here)
+            if not configured.conditions or any(map(can_hold, configured.conditions)):
                 checked[str(configured)] = None
             elif not tuning:  # with a table, sizes need not have the hints
                 raise ConfigError(
-                    f"{configured.condition} never holds",
+                    f"{spell(configured.conditions)} never holds",
                     where=here,
                     remedy="correct the condition, or the hints at the types",
                 )
@@ -101,17 +101,16 @@ def one_for_each_instantiation(
 
 def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
     """Select the `architectures` on whose GPUs the condition of an instantiation may hold."""
-    when = parse_instantiation(text).when
-    if not when:
+    conditions = parse_instantiation(text).when
+    if not conditions:
         return tuple(architectures)
-    condition = parse(when)
     own = {a: a.number for a in architectures if a.kind == "cubin"}
     useful = []
     for each in architectures:
         others = {number for architecture, number in own.items() if architecture != each}
         last = LAST if each.kind != "cubin" else each.number if each.suffix else 10 * each.major + 9
-        served = (number for number in range(each.number, last + 1) if number not in others)
-        if any(may_hold(condition, number) for number in served):
+        served = [number for number in range(each.number, last + 1) if number not in others]
+        if any(may_hold_on(condition, number) for condition in conditions for number in served):
             useful.append(each)
     return tuple(useful)
 

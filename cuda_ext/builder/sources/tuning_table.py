@@ -15,11 +15,12 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
-from cuda_ext.builder.config.variant_table import WHEN
+from cuda_ext.builder.config.variant_table import WHEN, check_condition
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
+from cuda_ext.facts.manifest import Term
+from cuda_ext.formats.variant_conditions import SM, Condition, is_about_gpu, parse
 
 # Values of parameters and options in Python's spelling.
 _Configuration = Mapping[str, str]
@@ -45,25 +46,24 @@ class _Entry(NamedTuple):
     """The best configuration on a device: for the values ``key`` of parameters, or if ``when`` holds."""
 
     where: str
-    device: str
+    device: Condition
     configuration: _Configuration
     key: tuple[object, ...] | None
-    when: str
+    when: Condition
 
 
 class _Group(NamedTuple):
     """Conditions under which a configuration is the best; if it ``is_keyed``, they are values of the key."""
 
-    device: str
+    device: Condition
     configuration: _Configuration
     is_keyed: bool
-    conditions: list[str]
+    conditions: list[Condition]
 
     @property
-    def when(self) -> str:
-        either = "" if "" in self.conditions else " or ".join(self.conditions)
-        either = f"({either})" if re.search(r"\bor\b", either) else either
-        return " and ".join(filter(None, [self.device, either]))
+    def when(self) -> tuple[Condition, ...]:
+        conditions = [()] if () in self.conditions else self.conditions
+        return tuple(self.device + condition for condition in conditions)
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class TuningTable:
         tuned = (replace(each, configuration=group.configuration, when=group.when) for group in groups)
         return [*tuned, replace(each, configuration=self.default)]
 
-    def _condition(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> str | None:
+    def _condition(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> Condition | None:
         """Return the condition of `entry` for `each`; ``None`` if its types or constants are others."""
         types = {parameter.argument: parameter.type for parameter in each.parameters}
         if entry.key is None:
-            for comparison in list_comparisons(parse(entry.when)):
-                check_comparable(comparison.name, each.parameters, f"{entry.where}.when")
+            for term in entry.when:
+                check_comparable(term, each.parameters, f"{entry.where}.when")
             return entry.when
         values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
         if len(values) < len(self.key):
@@ -128,16 +128,17 @@ class TuningTable:
         elements = [pointer.removeprefix("*k" if pointer.startswith("*k") else "*") for pointer in pointers]
         if dtypes and elements != [_DTYPES.get(str(dtype).removeprefix("torch."), "") for dtype in dtypes]:
             return None
-        comparisons = []
+        condition: Condition = ()
         for number, (name, value) in enumerate(zip(self.key, values, strict=True)):
             if name in each.constants:
                 if each.constants[name] != repr(value):
                     return None
                 continue
-            check_comparable(name, each.parameters, f"{entry.where}.key[{number}]")
-            expect(value, int, f"{entry.where}.key[{number}]", "an integer")
-            comparisons.append(f"{name} == {value}")
-        return " and ".join(comparisons)
+            here = f"{entry.where}.key[{number}]"
+            (term,) = check_condition(f"{name} == {expect(value, int, here, 'an integer')}", here)
+            check_comparable(term, each.parameters, here)
+            condition += (term,)
+        return condition
 
 
 def check_parameter(name: str, function: PythonFunction, where: str) -> None:
@@ -151,11 +152,12 @@ def check_parameter(name: str, function: PythonFunction, where: str) -> None:
         )
 
 
-def check_comparable(name: str, parameters: Sequence[TypedParameter], where: str) -> None:
-    """Check that a launch can compare `name`: a parameter, or a shape or stride of one."""
+def check_comparable(term: Term, parameters: Sequence[TypedParameter], where: str) -> None:
+    """Check that a launch can compare `term`: a parameter, or a shape or stride of one."""
+    name = term.name
     types = {parameter.argument: parameter.type for parameter in parameters}
     argument, _, extent = name.partition(".")
-    if name == SM or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
+    if is_about_gpu(term) or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
         return
     integers = [each for each, type_ in types.items() if re.fullmatch(_INTEGER, type_)]
     is_typed = argument in types
@@ -240,13 +242,13 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
             raise ConfigError(f"expected either {one!r} or {other!r}", where=where)
     timings = keys.get("configs_timings", ())
     best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
-    return _Entry(where, keys["device"], best, keys.get("key"), keys.get("when", ""))
+    return _Entry(where, keys["device"], best, keys.get("key"), keys.get("when", ()))
 
 
-def _check_device(name: str, where: str) -> str:
+def _check_device(name: str, where: str) -> Condition:
     if not re.fullmatch(r"sm_[1-9]\d{1,2}", name):
         raise ConfigError(f"{shorten(name)!r} is no compute capability such as sm_90", where=where)
-    return name
+    return parse(name)
 
 
 _TABLE = table(

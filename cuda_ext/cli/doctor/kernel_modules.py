@@ -20,7 +20,6 @@ from cuda_ext.facts.manifest import FILE_NAME, Manifest, Unit, loads
 from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats.image_choice import image_for
 from cuda_ext.formats.quantities import format_count
-from cuda_ext.formats.variant_conditions import parse_conditions
 from cuda_ext.runtime.jit.on_demand import OnDemand
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
@@ -80,11 +79,7 @@ def _examine_module(module: InstalledModule, gpus: Gpus, *, read_files: bool) ->
 
 def _read_manifest(module: InstalledModule) -> Manifest:
     """Read and check the manifest. Raises :class:`ManifestError`, or :class:`Failure` for a missing file."""
-    manifest = loads(module.read(FILE_NAME), FILE_NAME)
-    kernels = {kernel.expression: kernel for kernel in manifest.kernels}
-    for variants in manifest.variants:
-        parse_conditions(variants, kernels, FILE_NAME)
-    return manifest
+    return loads(module.read(FILE_NAME), FILE_NAME)
 
 
 def _check_files(module: InstalledModule, manifest: Manifest, read_files: bool) -> None:

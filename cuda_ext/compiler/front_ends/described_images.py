@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
@@ -13,7 +14,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter
-from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
+from cuda_ext.formats.variant_conditions import fits
 
 
 def describe_images(
@@ -134,16 +135,12 @@ def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledIma
 
 
 def _check_condition(each: KernelDescription, where: str) -> None:
-    """Check that a launch can make the comparisons in the condition of `each`."""
+    """Check that a launch can make the comparisons in the conditions of `each`."""
     parameters = {parameter.name: parameter for parameter in each.parameters}
-    for comparison in list_comparisons(parse(each.when)) if each.when else ():
-        parameter = parameters.get(comparison.name)
-        if not fits(comparison, each.parameters, each.hidden):
-            of = (
-                f"{comparison.name!r} is {parameter.type}"
-                if parameter
-                else f"has no parameter {comparison.name!r}"
-            )
+    for term in chain.from_iterable(each.when):
+        parameter = parameters.get(term.name)
+        if not fits(term, each.parameters, each.hidden):
+            of = f"{term.name!r} is {parameter.type}" if parameter else f"has no parameter {term.name!r}"
             raise BuildError(
                 f"{each.expression}: {of}",
                 where=where,

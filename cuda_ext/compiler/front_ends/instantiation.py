@@ -17,7 +17,8 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from cuda_ext.errors import shorten
-from cuda_ext.formats.variant_conditions import parse
+from cuda_ext.facts.manifest import Term
+from cuda_ext.formats.variant_conditions import Condition, parse_either, spell
 from cuda_ext.text.brackets import split_arguments, take_parentheses
 
 
@@ -55,27 +56,27 @@ class TypedParameter(NamedTuple):
     def spelled_type(self) -> str:
         return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}"
 
-    def terms(self, stride_divisor: int = 1) -> Iterator[str]:
-        """Yield the assumptions about its values as conditions in the language of variants.
+    def terms(self, stride_divisor: int = 1) -> Iterator[Term]:
+        """Yield the assumptions about its values as terms of conditions.
 
         `stride_divisor` must divide the strides of an array. Strides count elements, whose size is not known
         here.
         """
         name = self.argument
         if self.divisor > 1:
-            yield f"{name} % {self.divisor} == 0"
+            yield Term(name, "==", 0, self.divisor)
         for number, axis in enumerate(self.axes):
             shape, stride = f"{name}.shape[{number}]", f"{name}.stride[{number}]"
             if axis.length is not None:
-                yield f"{shape} == {axis.length}"
+                yield Term(shape, "==", axis.length)
             elif axis.divisor > 1:
-                yield f"{shape} % {axis.divisor} == 0"
+                yield Term(shape, "==", 0, axis.divisor)
             if axis.stride is not None:
-                yield f"{stride} == {axis.stride}"
+                yield Term(stride, "==", axis.stride)
                 continue
-            yield f"{stride} >= 0"
+            yield Term(stride, ">=", 0)
             if stride_divisor > 1:
-                yield f"{stride} % {stride_divisor} == 0"
+                yield Term(stride, "==", 0, stride_divisor)
 
     def without_hints(self) -> TypedParameter:
         """Return the same parameter without divisors."""
@@ -91,26 +92,25 @@ class Instantiation:
     """A Python function, with the types of its parameters.
 
     ``constants`` are the values of other parameters and of the front-end's options, as Python spells them.
-    ``configuration`` are such values that are not in the kernel's name. ``when`` is a condition on the
-    arguments and the GPU of a launch besides the divisors of the types, in the language of variants, or
-    empty.
+    ``configuration`` are such values that are not in the kernel's name. ``when`` has conditions on the
+    arguments and the GPU of a launch besides the divisors of the types; one must hold if there are any.
     """
 
     function: str
     parameters: tuple[TypedParameter, ...]
     constants: Mapping[str, str]
     configuration: Mapping[str, str] = field(default_factory=dict)
-    when: str = ""
+    when: tuple[Condition, ...] = ()
 
     @property
-    def condition(self) -> str:
-        """The condition that a launch must satisfy, without the divisors of strides; or empty."""
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of which a launch must satisfy one, without the divisors of strides."""
         return self.combine([term for parameter in self.parameters for term in parameter.terms()])
 
-    def combine(self, terms: Sequence[str]) -> str:
-        """Join ``when`` and all of `terms` by ``and``."""
-        when = f"({self.when})" if re.search(r"\bor\b", self.when) and terms else self.when
-        return " and ".join([*filter(None, [when]), *terms])
+    def combine(self, terms: Sequence[Term]) -> tuple[Condition, ...]:
+        """Add all of `terms` to each condition in ``when``."""
+        conditions = self.when or ((),)
+        return tuple((*condition, *terms) for condition in conditions if condition or terms)
 
     def without_hints(self) -> Instantiation:
         """Return the same instantiation without divisors."""
@@ -128,7 +128,7 @@ class Instantiation:
     def __str__(self) -> str:
         typed = [f"{name}: {_spell_type(type_)}" for name, type_ in self.types.items()]
         configuration = f"({_spell_constants(self.configuration)})" if self.configuration else ""
-        when = f" if {self.when}" if self.when else ""
+        when = f" if {spell(self.when)}" if self.when else ""
         arguments = ", ".join(filter(None, [*typed, _spell_constants(self.constants)]))
         return f"{self.function}({arguments}){configuration}{when}"
 
@@ -206,9 +206,8 @@ def parse_instantiation(text: str) -> Instantiation:
         raise ValueError(
             f"expected a condition such as 'if n >= 1024' behind the function, found {shorten(rest)!r}"
         )
-    if when:
-        parse(when)
-    return Instantiation(function[1], parameters, constants, configuration, " ".join(when.split()))
+    conditions = parse_either(when) if when else ()
+    return Instantiation(function[1], parameters, constants, configuration, conditions)
 
 
 def instantiate_alike(text: str, built: str, name: str) -> str:

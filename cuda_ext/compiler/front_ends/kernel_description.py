@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
 from cuda_ext.facts.kernels import SIZES, FixedLaunch, HiddenParameter, Parameter, ParameterKind
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.variant_conditions import Condition, spell
 from cuda_ext.text.brackets import split_arguments
 
 
@@ -16,8 +17,8 @@ class KernelDescription(NamedTuple):
     """A kernel of an image: its name expression and its lowered name.
 
     ``parameters`` and ``hidden`` have no offsets, and the size 0 if only the image knows it. ``launch`` is
-    ``None`` if the image does not fix the configuration. ``when`` is the condition under which it was
-    compiled, in the language of :mod:`~cuda_ext.formats.variant_conditions`; a launch checks it.
+    ``None`` if the image does not fix the configuration. ``when`` has the conditions under which it
+    was compiled; a launch checks that one holds.
     """
 
     name: str
@@ -25,7 +26,7 @@ class KernelDescription(NamedTuple):
     parameters: tuple[Parameter, ...]
     hidden: tuple[HiddenParameter, ...] = ()
     launch: FixedLaunch | None = None
-    when: str | None = None
+    when: tuple[Condition, ...] = ()
     constants: Mapping[str, str] = {}
     configuration: Mapping[str, str] = {}
     order: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ class KernelDescription(NamedTuple):
     @property
     def expression(self) -> str:
         """The name of the kernel in a manifest; kernels of one name are told apart by their conditions."""
-        return f"{self.name} if {self.when}" if self.when else self.name
+        return f"{self.name} if {spell(self.when)}" if self.when else self.name
 
 
 # The largest numbers of threads in a block and of blocks in a cluster.
@@ -85,7 +86,7 @@ def describe_function(
         f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
         instantiation.function,
         (),
-        when=instantiation.condition or None,
+        when=instantiation.conditions,
         constants=constants,
         configuration=configuration,
         order=tuple(a for name in names for a in order.get(name, ())) if constants else (),

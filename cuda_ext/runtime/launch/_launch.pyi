@@ -6,11 +6,11 @@ Description = tuple[str, str, int, tuple[str, ...]]
 # A hidden parameter: its position among all, its size, and a source of native/hidden.h; of a shape or stride,
 # the position of the argument, and the axis.
 Hidden = tuple[int, int, str, int, int]
-# The position of an argument, a part of it and an axis, as in native/extents.h; a modulus or 0, an operator,
-# a number, and where to go on if the comparison holds or not.
-Comparison = tuple[int, str, int, int, str, int, int, int]
-# Where to begin, and the comparisons: see native/choice.h.
-Choice = tuple[int, tuple[Comparison, ...]]
+# What a candidate requires: its number; the position of an argument, a part of it and an axis, as in
+# native/extents.h; a modulus or 0, an operator and a number.
+Term = tuple[int, int, str, int, int, str, int]
+# The terms, and the candidate that is taken otherwise, or -1: see native/choice.h.
+Choice = tuple[tuple[Term, ...], int]
 Extents = tuple[int, int, int]
 # Tensor.is_neg, and where tensors have the same: see native/arrays.h.
 Negation = tuple[Callable[[Any], bool], int, int, int]

@@ -132,8 +132,7 @@ class FastLaunch(Launch):
         if self._candidates:
             number, choice = self._launcher.find_choice(launched.launcher, device)
             launch = self._candidates[number]
-            if choice:
-                self._set_choice(device.ordinal, choice)
+            self._set_choice(device.ordinal, choice)
         launch._set_kernel(kernel, (*launched.arguments.ordered, like))
         if self._is_bound:
             launch._set_configuration(kernel, configuration)

@@ -139,11 +139,8 @@ class Launcher:
         given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
         return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
 
-    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
-        """Return the number of the candidate `chosen`, and how C chooses on `device`.
-
-        The latter is ``None`` if C cannot choose.
-        """
+    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
+        """Return the number of the candidate `chosen`, and how C chooses on `device`."""
         raise NotImplementedError  # only launchers with candidates have a choice
 
     def raise_launch_error(

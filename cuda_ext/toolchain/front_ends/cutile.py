@@ -230,7 +230,7 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
         parameters=tuple(map(_parameter, typed)),
         hidden=tuple(hidden),
         launch=FixedLaunch(block=(1, 1, 1)),
-        when=instantiation.combine([term for each in typed for term in each.terms(_elements(each))]) or None,
+        when=instantiation.combine([term for each in typed for term in each.terms(_elements(each))]),
     )
 
 

@@ -298,7 +298,7 @@ print(len(options), fast)
     assert fast > 200
 
 
-def test_choices_follow_their_comparisons(script: Script) -> None:
+def test_a_choice_is_the_first_candidate_whose_terms_hold(script: Script) -> None:
     run = script(
         """
 import operator, random
@@ -313,24 +313,24 @@ random.seed(1)
 some = [-(2**63), -7, -1, 0, 1, 2, 5, 2**31, 2**63 - 1]
 for _ in range(3000):
     kernels = tuple(map(other, (1, 2, 3)))
-    comparisons = []
-    for i in range(random.randrange(6)):
-        target = lambda: random.randrange(-4, i)
-        modulus, symbol = random.choice((0, 1, 2, 3, 2**62)), random.choice(list(names))
-        comparison = random.randrange(2), "v", 0, modulus, symbol, random.choice(some), target(), target()
-        comparisons.append(comparison)
-    begin = random.randrange(-4, len(comparisons))
+    terms = []
+    for candidate in range(3):
+        for _ in range(random.randrange(3)):
+            modulus, symbol = random.choice((0, 1, 2, 3, 2**62)), random.choice(list(names))
+            term = candidate, random.randrange(2), "v", 0, modulus, symbol, random.choice(some)
+            terms.append(term)
+    otherwise = random.randrange(-1, 3)
     variants = Launch(parameters, kernels)
-    variants._set_choice(0, (begin, tuple(comparisons)))
+    variants._set_choice(0, (tuple(terms), otherwise))
     values = random.choice(some), random.choice([0, 1, 3, 2**63 - 1])
-    at = begin
-    while at >= 0:
-        position, _, _, modulus, symbol, number, then, otherwise = comparisons[at]
+    holding = {}
+    for candidate, position, _, _, modulus, symbol, number in terms:
         value = values[position] % modulus if modulus else values[position]
-        at = then if names[symbol](value, number) else otherwise
+        holding[candidate] = holding.get(candidate, True) and names[symbol](value, number)
+    chosen = next((candidate for candidate in holding if holding[candidate]), otherwise)
     launched.clear()
     outcome = variants(*values, grid=1, block=1)
-    assert outcome == "carefully" if at == -4 else launched[0][0] == -at, (values, comparisons)
+    assert outcome == "carefully" if chosen < 0 else launched[0][0] == chosen + 1, (values, terms)
 
 def invalid(choice):
     try:
@@ -338,11 +338,10 @@ def invalid(choice):
     except (ValueError, TypeError, OverflowError, SystemError):
         print("invalid")
 
-for choice in [(0, ()), (-5, ()), (0, ((0, "v", 0, 0, "<", 1, 0, -1),)),
-               (1, ((0, "v", 0, 0, "<", 1, -1, -1),)), (0, ((2, "v", 0, 0, "<", 1, -1, -1),)),
-               (0, ((0, "v", 0, -1, "<", 1, -1, -1),)), (0, ((0, "v", 0, 0, "~", 1, -1, -1),)),
-               (0, ((0, "v", 0, 0, "<", 2**64, -1, -1),)), (0, (1,)), (0, [1]),
-               (0, ((0, "s", 0, 0, "<", 1, -1, -1),)), (0, ((0, "x", 0, 0, "<", 1, -1, -1),))]:
+for choice in [((), 3), ((), -2), (((3, 0, "v", 0, 0, "<", 1),), 0), (((-1, 0, "v", 0, 0, "<", 1),), 0),
+               (((0, 2, "v", 0, 0, "<", 1),), 0), (((0, 0, "v", 0, -1, "<", 1),), 0),
+               (((0, 0, "v", 0, 0, "~", 1),), 0), (((0, 0, "v", 0, 0, "<", 2**64),), 0), ((1,), 0), ([1], 0),
+               (((0, 0, "s", 0, 0, "<", 1),), 0), (((0, 0, "x", 0, 0, "<", 1),), 0)]:
     invalid(choice)
         """
     )
@@ -731,7 +730,7 @@ import gc, weakref
 kernel = loaded(INT, FLOATS)
 cycle = Launch((INT, FLOATS), (kernel,))
 cycle.itself = cycle
-cycle._set_choice(0, (-1, ()))
+cycle._set_choice(0, ((), 0))
 assert cycle(1, 16, grid=1, block=1) is None
 bound = Launch((INT, FLOATS), is_bound=True, stream=7)
 like = Launch((INT, FLOATS), is_bound=True, like=bound)

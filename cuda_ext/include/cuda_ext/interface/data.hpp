@@ -72,30 +72,24 @@ struct FixedLaunchData {
   bool dependent;
 };
 
-// A part of a condition. It compares the argument at this position, or else the compute capability (90 for
+// A term of a condition. It compares the argument at this position, or else the compute capability (90 for
 // 9.0), modulo `modulus` unless that is 0, with `number`; the bits of `outcomes` say which of less, equal and
-// greater are true. With a `target`, "90a", it asks whether the image for the GPU has this target. `then` and
-// `otherwise` are the positions of earlier parts, or the result of the condition.
-struct ComparisonData {
-  enum { holds = -1, fails = -2 };
-
+// greater are true. With a `target`, "90a", it asks whether the image for the GPU has this target.
+struct TermData {
   int argument;
   bool is_signed;
-  unsigned long long modulus;
+  long long modulus;
   unsigned outcomes;
-  unsigned long long number;
-  bool is_negative;
+  long long number;
   const char* target;
-  int then;
-  int otherwise;
 };
 
-// A kernel that was compiled under the condition `when`. The last of the comparisons is made first.
+// A kernel that was compiled under the condition `when`: all of the `terms` must hold.
 struct KernelData;
 struct CandidateData {
   const KernelData* kernel;
   const char* when;
-  Array<ComparisonData> comparisons;
+  Array<TermData> terms;
 };
 
 // An integer, "BLOCK", that a kernel was compiled for. Calls do not give it.

@@ -135,58 +135,46 @@ class PassedParameters {
   std::vector<unsigned char> zeros_;
 };
 
-// A 64-bit integer, signed or unsigned.
-struct Number {
-  unsigned long long bits = 0;
-  bool is_negative = false;
-
-  Number(unsigned long long value, bool is_signed) noexcept
-      : bits(value), is_negative(is_signed && value > LLONG_MAX) {}
-
-  // The remainder as in Python: from 0 to `modulus`.
-  Number modulo(unsigned long long modulus) const noexcept {
-    const unsigned long long rest = (is_negative ? 0 - bits : bits) % modulus;
-    return {is_negative && rest ? modulus - rest : rest, false};
-  }
-
-  // -1, 0 or 1.
-  int compared_with(const Number& other) const noexcept {
-    if (is_negative != other.is_negative) return is_negative ? -1 : 1;
-    return bits < other.bits ? -1 : bits > other.bits;
-  }
-};
-
-// Returns the value of an argument, an integer of `size` bytes or an address.
-inline Number read_number(const void* argument, std::size_t size, bool is_signed) noexcept {
+// Returns the bits of an argument, an integer of `size` bytes or an address, as 64 bits.
+inline unsigned long long read_number(const void* argument, std::size_t size, bool is_signed) noexcept {
   unsigned long long bits = 0;
   std::memcpy(&bits, argument, size);  // little-endian, like every machine with a GPU
   const unsigned unused = 64 - 8 * static_cast<unsigned>(size);
   if (is_signed && unused && bits >> (63 - unused)) bits |= ~0ull << (64 - unused);
-  return {bits, is_signed};
+  return bits;
+}
+
+// True if the comparison `term` holds for an integer of these bits.
+inline bool holds(const TermData& term, unsigned long long bits) noexcept {
+  const bool is_beyond = bits > LLONG_MAX;  // negative, or larger than any number of a term
+  if (term.modulus) {
+    const auto modulus = static_cast<unsigned long long>(term.modulus);
+    const unsigned long long rest = (is_beyond && term.is_signed ? 0 - bits : bits) % modulus;
+    bits = is_beyond && term.is_signed && rest ? modulus - rest : rest;  // as in Python
+  }
+  const auto value = static_cast<long long>(bits);
+  const bool is_greater = value > term.number || (is_beyond && !term.is_signed && !term.modulus);
+  const unsigned outcome = is_greater ? 4 : value == term.number ? 2 : 1;
+  return (term.outcomes & outcome) != 0;
 }
 
 // True if the condition of `candidate` holds for these arguments, on a GPU of this capability whose image has
 // this `architecture`.
 inline bool holds(const CandidateData& candidate, void* const* arguments, int capability,
                   std::string_view architecture) noexcept {
-  int at = static_cast<int>(candidate.comparisons.size) - 1;
-  while (at >= 0) {
-    const ComparisonData& each = candidate.comparisons[static_cast<std::size_t>(at)];
-    bool is_true = false;
-    if (each.target) {
-      is_true = architecture.substr(architecture.find('_') + 1) == each.target;
-    } else {
-      Number number(static_cast<unsigned long long>(capability), false);
-      if (each.argument >= 0) {
-        const std::size_t size = candidate.kernel->parameters[static_cast<std::size_t>(each.argument)].size;
-        number = read_number(arguments[each.argument], size, each.is_signed);
-      }
-      if (each.modulus) number = number.modulo(each.modulus);
-      is_true = each.outcomes >> (1 + number.compared_with({each.number, each.is_negative})) & 1;
+  for (const TermData& term : candidate.terms) {
+    if (term.target) {
+      if (architecture.substr(architecture.find('_') + 1) != term.target) return false;
+      continue;
     }
-    at = is_true ? each.then : each.otherwise;
+    auto bits = static_cast<unsigned long long>(capability);
+    if (term.argument >= 0) {
+      const std::size_t size = candidate.kernel->parameters[static_cast<std::size_t>(term.argument)].size;
+      bits = read_number(arguments[term.argument], size, term.is_signed);
+    }
+    if (!holds(term, bits)) return false;
   }
-  return at == ComparisonData::holds || !candidate.comparisons.size;
+  return true;
 }
 
 }  // namespace CUDA_EXT_ABI
