@@ -11,7 +11,6 @@ from cuda_ext.errors import StoreError, ToolchainError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 def local_directory(environ: Mapping[str, str]) -> str:
@@ -56,15 +55,3 @@ def shared_cache(environ: Mapping[str, str]) -> str:
 def hide_password(text: str) -> str:
     """`text` without the user names and passwords of its URLs."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
-
-
-def read_rights(directory: Path) -> tuple[int, str] | None:
-    """The mode and the owner of `directory`, if it exists."""
-    try:
-        status = directory.stat()
-    except OSError:
-        return None
-    try:
-        return status.st_mode, directory.owner()
-    except (KeyError, NotImplementedError):  # the user has no name, or the system has no owners
-        return status.st_mode, str(status.st_uid)

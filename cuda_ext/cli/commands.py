@@ -24,7 +24,6 @@ _COMMANDS = (
     "doctor",
     "prepare",
     "cache",
-    "completion",
     "cmake-dir",
 )
 _CMAKE = """\b
@@ -82,7 +81,7 @@ class _Commands(click.Group):
 
 def _show_versions(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
     if is_given and not context.resilient_parsing:
-        from cuda_ext.cli.doctor.versions import versions
+        from cuda_ext.cli.versions import versions
 
         for name, version in versions():
             click.echo(f"{name:<10}{version}")

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import click
+
+from cuda_ext.cli.terminal import TEXT
 from cuda_ext.errors import BuildError
 
 # As ``cuda-ext --help`` and doctor describe them. A test compares the names with
@@ -27,6 +30,16 @@ VARIABLES = {
     "NVCC_CCBIN": "the host compiler of nvcc",
     "CUDA_VISIBLE_DEVICES": "the GPUs that a process sees",
 }
+
+# The option of commands that compile.
+ARCHITECTURES = click.option(
+    "--arch",
+    "architectures",
+    metavar="sm_90",
+    type=TEXT,
+    multiple=True,
+    help="Compile for this target; repeat it for several. By default, those of the project.",
+)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from types import ModuleType
 
 import click
 
-from cuda_ext.cli import completion
 from cuda_ext.cli.terminal import TEXT, Failure, echo_json
 from cuda_ext.errors import CacheWarning
 
@@ -25,7 +24,7 @@ from cuda_ext.errors import CacheWarning
       cuda-ext prepare my_package.kernels --arch sm_80 --arch sm_90 --json
     """
 )
-@click.argument("module", type=TEXT, shell_complete=completion.complete_modules)
+@click.argument("module", type=TEXT)
 @click.argument("expressions", metavar="[EXPRESSION]...", type=TEXT, nargs=-1)
 @click.option(
     "--arch",
@@ -33,7 +32,6 @@ from cuda_ext.errors import CacheWarning
     metavar="sm_90",
     type=TEXT,
     multiple=True,
-    shell_complete=completion.complete_gpus,
     help="The architecture of a GPU; repeat it for several. By default, those of this machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cli.completion import ARCHITECTURES
-from cuda_ext.cli.environment import environment_with
+from cuda_ext.cli.environment import ARCHITECTURES, environment_with
 from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 

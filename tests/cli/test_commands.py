@@ -12,6 +12,8 @@ import click
 import pytest
 
 from cuda_ext import cli
+from cuda_ext.cli.commands import commands
+from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.terminal import show_line
 from tests.fixtures.command_line import MODULE, ROOT, SCRIPT, run
 
@@ -25,7 +27,7 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     listed = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     # As one meets them.
     work = ["init", "build", "report", "compile-commands", "inspect", "doctor", "prepare", "cache"]
-    assert [line.split()[0] for line in listed] == [*work, "completion", "cmake-dir"]
+    assert [line.split()[0] for line in listed] == [*work, "cmake-dir"]
     assert not any(line.endswith("...") for line in listed)
 
 
@@ -151,7 +153,7 @@ def test_users_of_kernels_need_nothing_but_click(tmp_path: Path) -> None:
         status, output, errors = run(*command, door=door, **alone)
         assert (status, errors) == (0, ""), command
         assert output
-    assert "none: nothing can be built or compiled on demand here" in output
+    assert " note    NVRTC: NVRTC cannot be loaded" in output
     ptx = tmp_path / "kernel.ptx"
     ptx.write_text(".version 8.0\n.target sm_80\n.visible .entry axpy(){ret;}\n")
     assert "axpy" in run("inspect", ptx, door=door, **alone)[1]
@@ -184,3 +186,51 @@ def test_colours_are_for_terminals_that_want_them(
 def test_cmake_dir_needs_no_other_package(options: tuple[str, ...]) -> None:
     result = run("cmake-dir", door=(sys.executable, *options, "-m", "cuda_ext"))
     assert result == (0, f"{(ROOT / 'cmake' / 'CudaExt').as_posix()}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("cuda-ext d", "plain,doctor\n"),
+        ("cuda-ext cache clear --he", "plain,--headers\nplain,--help\n"),
+        ("cuda-ext inspect dist/", "file,dist/\n"),
+    ],
+)
+def test_click_completes_in_shells(words: str, expected: str) -> None:
+    asked = {"COMP_WORDS": words, "COMP_CWORD": words.count(" "), "_CUDA_EXT_COMPLETE": "bash_complete"}
+    assert run(door=SCRIPT, **asked)[1] == expected
+
+
+# Help.
+
+
+def all_commands(group: click.Group, *names: str) -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found |= all_commands(command, *names, name)
+        else:
+            found[" ".join((*names, name))] = command
+    return found
+
+
+def test_the_help_lists_variables_and_exit_codes() -> None:
+    status, output, _ = run("--help")
+    assert status == 0
+    assert all(len(line) <= 80 for line in output.splitlines())
+    environment, codes = output.partition("\nEnvironment:\n")[2].split("\nExit codes:\n")
+    names = [line.split()[0] for line in environment.splitlines() if line[2:3] not in ("", " ")]
+    assert names == list(VARIABLES)
+    assert [line.split()[0] for line in codes.splitlines()] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("name", all_commands(commands))
+def test_each_command_has_examples(name: str) -> None:
+    command = all_commands(commands)[name]
+    assert command.help
+    assert command.get_short_help_str(80).endswith(".")
+    text = command.get_help(click.Context(command, info_name=name, terminal_width=80))
+    assert f"cuda-ext {name}" in text.partition("Options:")[2]

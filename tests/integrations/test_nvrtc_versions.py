@@ -205,5 +205,3 @@ def test_doctor_finds_no_problem(environment: Environment) -> None:
     shown = json.loads(environment.run("-m", "cuda_ext", "doctor", "--json"))
     found = [finding for section in shown["sections"] for finding in section["findings"]]
     assert not [finding for finding in found if finding["level"] == "problem"]
-    nvrtc, linker = versions(environment)
-    assert (linker < nvrtc) == any("older than NVRTC" in finding["text"] for finding in found)

@@ -1,15 +1,27 @@
-"""``cuda-ext doctor``: what is installed, what prevents building or launching kernels, and what to do."""
+"""``cuda-ext doctor``: what prevents building or launching kernels, and what to do.
+
+:func:`examine` lists the checks. A check yields findings; an exception becomes the last one of its section.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import click
 
-from cuda_ext.cli import completion
-from cuda_ext.cli.doctor.findings import Finding, Section, show
-from cuda_ext.cli.terminal import TEXT
+from cuda_ext.cli.doctor.findings import LEVELS, STYLES, Finding, show_finding
+from cuda_ext.cli.terminal import TEXT, echo_json, show_line
 from cuda_ext.errors import CudaExtError
+from cuda_ext.formats.quantities import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The findings of one check."""
+
+    title: str
+    findings: Sequence[Finding]
 
 
 @click.command(
@@ -20,55 +32,68 @@ from cuda_ext.errors import CudaExtError
       cuda-ext doctor --json | jq .counts
     """
 )
-@click.argument(
-    "modules", metavar="[MODULE]...", type=TEXT, nargs=-1, shell_complete=completion.complete_modules
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with more facts.")
+@click.argument("modules", metavar="[MODULE]...", type=TEXT, nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> None:
-    """Report what is installed, what is wrong, and what to do.
+    """Find out what prevents builds or launches.
 
-    This examines compilers, the driver and its GPUs, the cache, the environment, and all installed modules of
-    kernels: whether each has an image for each GPU. Nothing is compiled, imported or changed.
+    This checks compilers, the driver and its GPUs, the cache, the environment, the project in the current
+    directory, and all installed modules of kernels: whether each has an image for each GPU. Nothing is
+    compiled, imported or changed.
 
     With MODULE, the import name of a module of kernels or of a package with such modules, only those are
-    examined, and all of their files are read.
+    checked, and all of their files are read.
 
     The exit code is 1 if there is a problem. A missing GPU is not a problem.
     """
-    context.exit(show(examine(modules), as_json=as_json))
+    sections = examine(modules)
+    levels = [finding.level for section in sections for finding in section.findings]
+    counts = {level: levels.count(level) for level in LEVELS}
+    if as_json:
+        # Fields may be added; existing ones keep their meaning.
+        echo_json({"counts": counts, "sections": sections})
+    else:
+        for section in sections:
+            show_line((section.title, "bold"))
+            for finding in section.findings:
+                show_finding(finding)
+            show_line()
+        present = [level for level in reversed(LEVELS) if counts[level] and level != "ok"]
+        summary = ", ".join(format_count(counts[level], level) for level in present)
+        show_line((summary or "no problems", STYLES[present[0] if present else "ok"]))
+    context.exit(1 if counts["problem"] else 0)
 
 
 def examine(names: Sequence[str]) -> list[Section]:
-    """Examine this machine, or only its GPUs and the modules and packages in `names`."""
-    from cuda_ext.cli.doctor import gpus, installation, kernel_modules, this_project, tool_chain
+    """Check this machine and this project, or only the driver and the modules and packages in `names`."""
+    from cuda_ext.cli.doctor import kernel_modules, machine, this_project
 
-    machine = gpus.find_gpus()
-    examinations = {
-        "Installation": installation.examine_installation(),
-        "Tool chain": tool_chain.examine_tool_chain(machine),
-        "This project": this_project.examine_project(),
-        "Driver and GPUs": gpus.examine_gpus(machine),
-        "Cache": installation.examine_cache(),
-        "Environment": installation.examine_environment(),
-        "Modules": kernel_modules.examine_modules(names, machine),
+    gpus = machine.find_gpus()
+    checks = {
+        "Installation": machine.check_installation(),
+        "Tool chain": machine.check_tool_chain(gpus),
+        "This project": this_project.check_project(),
+        "Driver and GPUs": machine.check_gpus(gpus),
+        "Cache": machine.check_cache(),
+        "Environment": machine.check_environment(),
+        "Modules": kernel_modules.check_modules(names, gpus),
     }
-    chosen = ("Driver and GPUs", "Modules") if names else examinations
-    sections = [Section(title, _collect(title, examinations[title])) for title in chosen]
-    # Each project has a finding: about its modules, or an error.
-    return [section for section in sections if section.findings or section.title != "This project"]
+    chosen = ("Driver and GPUs", "Modules") if names else checks
+    sections = [Section(title, _collect(title.lower(), checks[title])) for title in chosen]
+    return [section for section in sections if section.findings]
 
 
-def _collect(title: str, examination: Iterable[Finding]) -> list[Finding]:
-    """Collect findings; an error becomes the last finding of its section."""
+def _collect(subject: str, check: Iterator[Finding]) -> list[Finding]:
+    """Collect findings; an error becomes the last one."""
     findings: list[Finding] = []
     try:
-        findings.extend(examination)
+        findings.extend(check)
     except CudaExtError as error:
-        subject = error.where or title.lower()
-        findings.append(Finding("problem", subject, error.problem, error.remedy or "correct it"))
+        remedy = error.remedy or "correct it"
+        findings.append(Finding("problem", error.where or subject, error.problem, remedy))
     except (Exception, SystemExit) as error:
         reason = str(error) if isinstance(error, OSError) else repr(error)
         remedy = "correct that, or report it with the output of cuda-ext doctor --json"
-        findings.append(Finding("problem", title.lower(), f"the examination failed: {reason}", remedy))
+        findings.append(Finding("problem", subject, f"the check failed: {reason}", remedy))
     return findings

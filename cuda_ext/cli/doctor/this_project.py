@@ -1,87 +1,82 @@
-"""The project in the current directory, as doctor examines it: its compilers, its build and its tree."""
+"""Checks of the project in the current directory: a build can begin, and wheels have the kernels."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections import defaultdict
+import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
-from cuda_ext.builder.package.in_place import stale_packages
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.requirement import find_flaw
-from cuda_ext.builder.sources.plan import compiler_choice
-from cuda_ext.cli.doctor.build_system import BuildSystem
+from cuda_ext.builder.session import plan
 from cuda_ext.cli.doctor.findings import Finding
-from cuda_ext.cli.doctor.tool_chain import first_line
-from cuda_ext.errors import ToolchainError
-from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
-from cuda_ext.toolchain.nvcc import Nvcc
+from cuda_ext.formats.quantities import format_count
 
-_OLDEST_CMAKE = (3, 24)  # that CudaExt.cmake works with
+# How a backend is told to build the kernels: the files, a pattern in one of them, and what to write.
+_CALLS = {
+    "hatchling": (
+        ("pyproject.toml", "hatch.toml"),
+        r"hooks[\]\s.\"']+cuda-ext",
+        "add the table [tool.hatch.build.hooks.cuda-ext]",
+    ),
+    "scikit_build_core": (
+        ("CMakeLists.txt", "*.cmake"),
+        "cuda_ext_add_module",
+        "call cuda_ext_add_module in CMakeLists.txt, as cuda-ext init does",
+    ),
+    "mesonpy": (
+        ("meson.build",),
+        r"cuda_ext\W+build",
+        "call cuda_ext build in meson.build, as cuda-ext init does",
+    ),
+}
 
 
-def examine_project() -> Iterator[Finding]:
-    """Report the tools of a build in the current directory, and problems of the project there.
+def check_project() -> Iterator[Finding]:
+    """Plan a build, which compiles nothing, and check the project's requirements.
 
-    Raises :class:`~cuda_ext.errors.ConfigError`.
+    Raises :class:`~cuda_ext.errors.BuildError`.
     """
-    build_system = BuildSystem.read(Path())
-    yield from map(_examine_program, build_system.programs)
     project = Project.load(Path())
     if project is None:
         return
-    for choice, names in compiler_choices(project).items():
-        yield _examine_choice(choice, ", ".join(names))
-    for flaw in build_system.flaws(project.source_files() if build_system.backend else ()):
-        yield Finding(flaw.level, flaw.subject, flaw.text, flaw.remedy)
-    if unmet := find_flaw(project.requirements):
-        yield Finding("warning", str(unmet.where), unmet.problem, unmet.remedy)
-    for place in stale_packages(project, project.source_directories()):
-        name = os.path.relpath(place, project.root)
-        text = "was built in place, and is no module of the project any more"
-        yield Finding("warning", name, text, "the next build in place removes it", "cuda-ext build")
+    yield from check_backend(project.root)
+    if flaw := find_flaw(project.requirements):
+        yield Finding("warning", str(flaw.where), flaw.problem, flaw.remedy)
+    # Without a cache, nothing is written.
+    for module in plan(project, {**os.environ, "CUDA_EXT_CACHE_SIZE": "0"}):
+        units = format_count(len(module.libraries), "unit")
+        yield Finding("ok", module.name, f"a build can begin, and compiles {units}")
 
 
-def _examine_program(program: str) -> Finding:
-    """Examine a program that builds the kernels. If it is missing, isolated builds install it."""
-    found = shutil.which(program)
-    if found is None:
-        text = "not on PATH"
-        return Finding("note", program, text, "nothing to do where isolated builds of a package install it")
-    version = first_line(Path(found)).removeprefix("cmake version ")
-    number = re.search(r"(\d+)\.(\d+)", version)
-    if program == "cmake" and number and tuple(map(int, number.groups())) < _OLDEST_CMAKE:
-        text = f"{version}, {found}: CudaExt needs 3.24"
-        return Finding(
-            "warning", program, text, "where builds use it, upgrade it", "pip install --upgrade cmake"
-        )
-    return Finding("ok", program, f"{version}, {found}", facts={"path": found})
+def check_backend(root: Path) -> Iterator[Finding]:
+    """Check that the build backend of the project in `root` builds the kernels, which none says."""
+    with suppress(OSError, ValueError):
+        document = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        system = document.get("build-system", {})
+        is_package = "project" in document or (root / "setup.py").is_file()
+        if is_package and isinstance(system, dict) and "backend-path" not in system:
+            backend = re.split(r"[.:]", str(system.get("build-backend", "setuptools")))[0]
+            yield from _check_call(root, backend)
+            requires = system.get("requires")
+            names = map(str, requires if isinstance(requires, list) else ())
+            if not any(re.match(r"\s*cuda[-_.]ext\s*([^-_.\w]|$)", name, re.IGNORECASE) for name in names):
+                text = "lacks cuda-ext, so that wheels lack the kernels"
+                yield Finding("problem", "[build-system] requires", text, 'add "cuda-ext[cu13]"')
 
 
-def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
-    """Return the compilers of a build of `project`, each with the names of the modules that it compiles."""
-    choices: dict[CompilerChoice, list[str]] = defaultdict(list)
-    for module in project.modules:
-        choices[compiler_choice(module.settings, project.root)].append(module.name)
-    return choices
-
-
-def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
-    """Check that the modules of these names can be compiled."""
-    if choice.launcher and shutil.which(choice.launcher) is None:
-        text = f"launcher: {choice.launcher!r} is not on PATH"
-        return Finding("problem", names, text, "install it, or remove the key")
-    try:
-        compiler = open_compiler(choice, os.environ)
-        version = compiler.version
-    except ToolchainError as error:
-        install = 'pip install "cuda-ext[cu13]"' if choice.name == "nvrtc" else ""
-        return Finding("problem", names, error.statement, error.remedy, install)
-    text = f"a build uses NVRTC {version}"
-    if isinstance(compiler, Nvcc):
-        through = f" through {choice.launcher}" if choice.launcher else ""
-        text = f"a build uses nvcc {version}{through}, {compiler.executable}"
-    return Finding("ok", names, text, facts={"compiler": choice.name})
+def _check_call(root: Path, backend: str) -> Iterator[Finding]:
+    if backend in _CALLS:
+        names, call, remedy = _CALLS[backend]
+        files = chain.from_iterable((*root.glob(name), *root.glob(f"*/{name}")) for name in names)
+        if not any(re.search(call, file.read_text(encoding="utf-8", errors="replace")) for file in files):
+            text = f"{backend} does not build the kernels: wheels lack them"
+            yield Finding("problem", "[build-system]", text, remedy)
+    elif backend != "setuptools":
+        text = f"{backend} builds no kernels: wheels have those that cuda-ext build put there"
+        remedy = "to have them built, use setuptools, hatchling, scikit-build-core or meson-python"
+        yield Finding("warning", "[build-system]", text, remedy)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cuda_ext.cli.completion import complete_files
 from cuda_ext.cli.terminal import TEXT, Failure, echo_json
 from cuda_ext.errors import did_you_mean
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
       cuda-ext inspect my_package --json
     """
 )
-@click.argument("what", type=TEXT, shell_complete=complete_files)
-@click.argument("other", type=TEXT, required=False, shell_complete=complete_files)
+@click.argument("what", type=TEXT, shell_complete=click.Path().shell_complete)
+@click.argument("other", type=TEXT, required=False, shell_complete=click.Path().shell_complete)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
 @click.option(
     "--kernel",

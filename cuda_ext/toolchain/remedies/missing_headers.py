@@ -185,11 +185,6 @@ def _misspelt(name: str, directories: Sequence[Path]) -> str:
     return ""
 
 
-def package_with(header: str) -> str:
-    """Return the package with a `header` for device code that our extras do not install; or empty."""
-    return "nvidia-curand" if re.match("curand(?!dx)", header) else ""
-
-
 def _look_up(subject: str, table: Mapping[str, str], compiler: str = "NVRTC", name: str = "") -> str:
     """Return the remedy of the first pattern in `table` that is `subject`, about the header `name`."""
     sentence = next((s for pattern, s in table.items() if re.fullmatch(pattern, subject)), "")

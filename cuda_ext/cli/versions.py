@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import cuda_ext
-from cuda_ext.cli.doctor.gpus import driver_version
-from cuda_ext.errors import ToolchainError
+from cuda_ext.errors import DriverError, ToolchainError
+from cuda_ext.runtime.driver.driver import Driver
+from cuda_ext.runtime.driver.functions import Functions
 from cuda_ext.toolchain.cuda_libraries import library_version
 
 # By name, with what a module has unless it is that of another version.
@@ -17,6 +20,8 @@ MODULES_IN_C = {
     "_launch": ("cuda_ext.runtime.launch._launch", "Launch"),
     "_calls": ("cuda_ext.runtime.driver._calls", "call"),
 }
+# The version of the driver's kernel module, such as 580.65.06.
+_RELEASE = Path("/sys/module/nvidia/version")
 
 
 def versions() -> Iterator[tuple[str, str]]:
@@ -39,8 +44,18 @@ def python_version() -> str:
     return f"{implementation} {version}, {platform.system()} {platform.machine()}"
 
 
+def driver_version() -> str:
+    """Return the driver's release, and the CUDA version that it supports; empty if there is no driver."""
+    found = []
+    with suppress(OSError):
+        found.append(_RELEASE.read_text().strip())
+    with suppress(OSError, DriverError):
+        found.append("CUDA {}.{}".format(*Driver(Functions()).version))
+    return ", ".join(found)
+
+
 def why_not_in_c(name: str) -> str:
-    """Why a slower module in Python replaces one of ``MODULES_IN_C``; empty where none does."""
+    """Return the reason why Python replaces one of ``MODULES_IN_C``; empty where it does not."""
     module, attribute = MODULES_IN_C[name]
     try:
         getattr(import_module(module), attribute)
