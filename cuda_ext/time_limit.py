@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, TypeVar
-
     _T = TypeVar("_T")
 
 _DEFAULT = 3600

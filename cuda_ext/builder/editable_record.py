@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 FILE = "editable.json"
 SCHEMA = 1

@@ -5,13 +5,11 @@ The generated source of a module in C++ has the same facts as a table.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError, TileIrError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Image, Manifest, Unit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # The first drivers that take tile kernels, r580, and fatbins that are compressed with zstd.
 _FIRST_WITH_TILES, _FIRST_WITH_ZSTD = (13, 0), (12, 4)

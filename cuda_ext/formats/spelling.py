@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 _CHARACTER = r"'(?:\\.|[^'\\]){0,64}'"
 _TOKEN = rf"{_CHARACTER}|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
@@ -28,8 +26,6 @@ def normalise(expression: str) -> str:
     """
     if _is_normal(expression):
         return expression
-    import re  # slow to import, and to compile
-
     tokens: list[str] = []
     for token in re.findall(_TOKEN, expression):
         if token == "const" and tokens and (_is_word(tokens[-1]) or tokens[-1] == ">"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, Unpack
 
 from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.facts import kernels
@@ -12,11 +14,8 @@ from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 
 # The careful launcher and its modules are imported only when needed.
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from inspect import Signature
-    from typing import Any, Self, SupportsIndex, Unpack
 
     from cuda_ext.runtime.arrays.device_memory import DeviceArray
     from cuda_ext.runtime.driver.attributes import Attributes

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext.errors import (
     DriverCallError,
@@ -29,12 +32,7 @@ from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import ModuleType
-    from typing import Any, TypeAlias
-
     from cuda_ext.runtime.jit.entry import Entry
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Request

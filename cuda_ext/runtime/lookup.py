@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cuda_ext.errors import (
     ArgumentError,
@@ -19,11 +21,7 @@ from cuda_ext.runtime.kernel import Kernel, advise_keywords
 from cuda_ext.runtime.launch.fast_launch import Overloads
 from cuda_ext.runtime.loaded_library import Library
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, Self, TypeAlias
-
     from cuda_ext.runtime.jit.preparation import Preparation
     from cuda_ext.runtime.overloads import OverloadIndex
     from cuda_ext.runtime.symbol import Symbol

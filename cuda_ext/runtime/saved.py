@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from types import ModuleType
 
 from cuda_ext.errors import ManifestError
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
 
 
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
@@ -20,8 +17,6 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
 
     Raises :class:`FileExistsError` if the directory contains other files.
     """
-    from pathlib import Path  # slow to import, like the module that writes files
-
     from cuda_ext.filesystem.atomic_directory import replace_directory
 
     library = library_of(module)

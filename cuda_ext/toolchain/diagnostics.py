@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,8 +16,6 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
 
     Raises :class:`~cuda_ext.errors.CompilationError` for output that the compiler did not write properly.
     """
-    import json  # slow to import
-
     spans = []
     try:
         for event in json.loads(content, strict=False)["traceEvents"]:

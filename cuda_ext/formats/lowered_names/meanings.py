@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 
 from cuda_ext.formats.spelling import normalise, plain_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 # The meaning of a kernel that may have ``auto`` parameters, for which 1, 1u and true differ.
 AUTO = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
@@ -116,8 +117,6 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
     """
     if not type_.endswith("]"):
         return type_, ()
-    import re  # slow to import, and not needed for most types
-
     match = re.fullmatch(_ARRAY, type_)
     if match is None:
         return type_, ()

@@ -6,19 +6,17 @@ raise the same error without another attempt.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from _thread import RLock
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.functions import OUT, Functions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 # Held while the driver is opened and while images are loaded. One lock protects both, so that a forked child
 # can tell whether another thread was doing either.
@@ -169,8 +167,6 @@ class Driver:
         return self._record(DriverCallError(f"{function} failed: {name} ({code}): {description}", code))
 
     def _describe(self, function: str, code: int) -> str:
-        import ctypes  # slow to import, and not needed without an error
-
         _, text = self.functions.call(function, code, OUT)
         return ctypes.string_at(text).decode(errors="replace") if text else ""
 
@@ -227,8 +223,6 @@ class Driver:
 
         They are 0 for memory unknown to CUDA. ``cuPointerGetAttribute`` would return an error for it.
         """
-        import ctypes  # slow to import, and rarely needed
-
         count = len(attributes)
         values = (ctypes.c_uint64 * count)()
         start, size = ctypes.addressof(values), ctypes.sizeof(ctypes.c_uint64)

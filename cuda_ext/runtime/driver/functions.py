@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from cuda_ext.errors import DriverError, DriverTooOldError
 from cuda_ext.runtime.driver import cuda_h
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cuda_ext.runtime.driver import _calls as calls
 else:

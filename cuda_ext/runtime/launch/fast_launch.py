@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from cuda_ext.errors import CudaExtError
 from cuda_ext.facts.kernels import HiddenParameter, Kernel, Parameter
@@ -16,11 +18,7 @@ from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import is_debugging
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Self
-
     from cuda_ext.runtime.launch import _launch as compiled
     from cuda_ext.runtime.launch._launch import Description, Hidden, Launch
     from cuda_ext.runtime.launch._launch import Overloads as Overloads
