@@ -20,7 +20,6 @@ from cuda_ext.facts import codec
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.manifest import Compression, Manifest, Options
 from cuda_ext.facts.sha256 import sha256
-from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.runtime.text_arguments import (
@@ -34,6 +33,7 @@ from cuda_ext.runtime.text_arguments import (
     read_texts,
 )
 from cuda_ext.text.includes import definitions_of, names_its_includes
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 if TYPE_CHECKING:

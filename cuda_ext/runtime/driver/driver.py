@@ -297,15 +297,6 @@ def gpu_available() -> bool:
     return True
 
 
-def gpu_capabilities() -> list[int]:
-    """Return the compute capabilities of this machine's GPUs; an empty list without a usable driver."""
-    try:
-        driver = open_driver()
-        return sorted({driver.device(ordinal).capability for ordinal in range(driver.count)})
-    except DriverError:
-        return []
-
-
 def _open() -> Driver:
     if sys.platform == "darwin":
         raise NoDriverError(

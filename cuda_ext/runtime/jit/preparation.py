@@ -10,9 +10,9 @@ from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
 from cuda_ext.formats.image_choice import select_image
 from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
-from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
 
 @dataclass(frozen=True, slots=True)
