@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,6 @@ from cuda_ext.formats.quantities import format_count, format_size
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
-    from cuda_ext.builder.package.in_place import Output
     from cuda_ext.builder.project import Project
 
 
@@ -74,10 +73,9 @@ def build(
     [tool.cuda_ext] table describes are put into the source tree, among the Python modules, where version
     control ignores them. Nothing is installed, and only what has changed is compiled.
 
-
-    With --output they are put where another build tool needs them, and packages that this project's last
-    build put there under other names are removed. --depfile tells that tool when to run this command again.
-    The outputs in the depfile are then the directories of the top-level packages.
+    With --output they are put where another build tool needs them, beside what is there. --depfile tells that
+    tool when to run this command again; the outputs in the depfile are then the directories of the top-level
+    packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile, render_depfile
     from cuda_ext.builder.package.in_place import check_outside, write_in_place
@@ -90,8 +88,7 @@ def build(
     project = find_project(directory)
     # Another build tool knows the directories of the top-level packages.
     tops = {module.name.partition(".")[0] for module in project.modules}
-    shared = _find_output(project, tops, output)
-    places = _find_places(project, output, shared)
+    places = _find_places(project, output)
     outputs = {output / top for top in tops} if output else set(places.values())
     for where, file in {
         "--report": report,
@@ -116,16 +113,11 @@ def build(
     }
     with ending_in_order(), environment_with(options) as environ:
         packages = _build(project, places, output, environ, verbose)
-        if shared:
-            with naming_errors(shared.directory):
-                shared.remove_renamed(places)
         if output:
             for package in packages:
                 package.write(places[package.name])
         else:
             write_in_place(project, packages, places)
-        if shared:
-            shared.remember(packages)
         for path in outputs:
             with naming_errors(path):
                 os.utime(path)  # it is up to date, even if nothing had to be written
@@ -148,7 +140,7 @@ def build(
         click.echo(f"{summary['module']}: {counts}, {format_size(summary['bytes'])} in {place}")
 
 
-def _find_places(project: Project, output: Path | None, shared: Output | None) -> dict[str, Path]:
+def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
     """Return the directory for each module's package.
 
     Raises :class:`ConfigError` if there is no such place, or something else is there.
@@ -156,7 +148,6 @@ def _find_places(project: Project, output: Path | None, shared: Output | None) -
     from cuda_ext.builder.package.in_place import check_place
 
     places = {}
-    renamed = list(shared.find_renamed({module.name for module in project.modules})) if shared else []
     for module in project.modules:
         try:
             place = (
@@ -165,7 +156,7 @@ def _find_places(project: Project, output: Path | None, shared: Output | None) -
         except ConfigError as error:
             remedy = "make one of them, or choose a directory with --output"
             raise ConfigError(error.problem, where=error.where, remedy=remedy) from None
-        check_place(module, place, renamed)
+        check_place(module, place)
         places[module.name] = place
     return places
 
@@ -190,16 +181,6 @@ def _build(
     cudaarchs = records[0]["cudaarchs"] if records else ""
     variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
     return build_editable(project, places.__getitem__, partial(compile_for, variables), cudaarchs)
-
-
-def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> Output | None:
-    """Return the output, unless it is the source tree: that may hold modules written by cuda_ext.save."""
-    from cuda_ext.builder.package.in_place import Output
-
-    if output is None:
-        return None
-    sources = {place.resolve() for top in tops for place in project.package_places(top)}
-    return None if any((output / top).resolve() in sources for top in tops) else Output(project.root, output)
 
 
 def _list_inputs(project: Project) -> set[str]:

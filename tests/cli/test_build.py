@@ -121,32 +121,6 @@ def test_output_to_another_directory(tmp_path: Path) -> None:
     assert {path.name for path in root.iterdir()} == {"device", "pyproject.toml"}
 
 
-@pytest.mark.parametrize("name", ["ns.renamed", "ns.pkg.kernels.inner"])
-def test_packages_of_renamed_modules_are_removed_from_the_output(name: str, tmp_path: Path) -> None:
-    table = SM_90 + '[tool.cuda_ext.modules."{}"]\n'
-    root, out = write_project(tmp_path / "project", table.format("ns.pkg.kernels"), FILES), tmp_path / "out"
-    assert run("build", root, "-o", out)[0] == 0
-    (out / "other.txt").touch()
-    (root / "pyproject.toml").write_text(table.format(name))
-    assert run("build", root, "-o", out)[0] == 0
-    place = out.joinpath(*name.split("."))
-    assert [file.parent for file in out.rglob("manifest.json")] == [place]
-    assert {path for path in out.rglob("*") if path.is_dir() and place not in path.parents} == {
-        path for path in (place, *place.parents) if out in path.parents
-    }
-
-
-def test_packages_of_another_project_in_the_output_stay(tmp_path: Path) -> None:
-    """Also in the same namespace, and with the same sources."""
-    out = tmp_path / "out"
-    for name in "ab":
-        table = f'{SM_90}[tool.cuda_ext.modules."ns.{name}"]\n'
-        assert run("build", write_project(tmp_path / name, table, FILES), "-o", out)[0] == 0
-    (tmp_path / "b/pyproject.toml").write_text(f'{SM_90}[tool.cuda_ext.modules."ns.c"]\n')
-    assert run("build", tmp_path / "b", "-o", out)[0] == 0
-    assert sorted(path.name for path in (out / "ns").iterdir()) == ["a", "c"]
-
-
 def test_no_package_goes_into_that_of_another_project(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for name, module in (("a", "ns.other"), ("b", "ns.other.sub")):
@@ -159,18 +133,12 @@ def test_no_package_goes_into_that_of_another_project(tmp_path: Path) -> None:
 
 def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
     table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
-    root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})
-    for out in (root / "src", tmp_path / "out"):
-        (root / "pyproject.toml").write_text(table.format("kernels"))
+    root, out = write_project(tmp_path / "project", table.format("kernels"), FILES), tmp_path / "out"
+    for name in ("kernels", "renamed"):
+        (root / "pyproject.toml").write_text(table.format(name))
         assert run("build", root, "-o", out)[0] == 0
-        (out / "p/kernels/precious.txt").touch()
-        (root / "pyproject.toml").write_text(table.format("renamed"))
-        assert run("build", root, "-o", out)[0] == 0
-        assert (out / "p/kernels/precious.txt").is_file()
-    # Beside the sources, it may be an output of cuda_ext.save.
-    (root / "src/p/kernels/precious.txt").unlink()
-    assert run("build", root, "-o", root / "src")[0] == 0
-    assert (root / "src/p/kernels/manifest.json").is_file()
+        (out / "p/precious.txt").touch()
+    assert sorted(path.name for path in (out / "p").iterdir()) == ["kernels", "precious.txt", "renamed"]
 
 
 # How it is built.
@@ -374,8 +342,6 @@ def test_errors_of_a_read_only_output_name_the_place(tmp_path: Path) -> None:
         assert run("build", root, "-o", disk)[0] == 0
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert refusal(root, "-o", disk).endswith(f"\n{disk / 'p'}: Read-only file system\n")
-        (root / "pyproject.toml").write_text(f'{SM_90}[tool.cuda_ext.modules."p.renamed"]\n')
-        assert refusal(root, "-o", disk).endswith(f"\n{disk}: Read-only file system\n")
 
 
 @pytest.mark.parametrize("command", ["build", "report"])

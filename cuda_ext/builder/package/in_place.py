@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.cache.dependencies import read_record
-from cuda_ext.cache.open_store import open_local_store
-from cuda_ext.errors import ConfigError, StoreError
-from cuda_ext.facts import codec
+from cuda_ext.errors import ConfigError
 from cuda_ext.facts.manifest import FILE_NAME
-from cuda_ext.facts.sha256 import sha256
 from cuda_ext.filesystem.ownership import find_package, foreign, is_generated
 from cuda_ext.filesystem.regular_file import read_file
 
@@ -25,15 +19,14 @@ if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
 
 
-def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
+def check_place(module: ModuleConfig, place: Path) -> None:
     """Check that the package of `module` in `place` replaces no files of others, and is in no other package.
 
-    `renamed` are packages that are removed before. Raises :class:`ConfigError`.
+    Raises :class:`ConfigError`.
     """
     from cuda_ext.builder.package.generate import find_obstacle
 
-    outer = find_package(place.parent.resolve())
-    if outer and outer not in renamed:
+    if outer := find_package(place.parent.resolve()):
         raise ConfigError(
             f"{outer} is a generated package, within which it would be generated",
             where=module.where,
@@ -72,56 +65,6 @@ def check_places(
             remedy = f"it has {', '.join(tops)}; begin the name with one" if tops else f"{tool} found none"
             raise ConfigError("is not in a package of this project", where=module.where, remedy=remedy)
         check_place(module, directory_of(module.name))
-
-
-class _Written(NamedTuple):
-    """The packages that a build wrote: the digest of each manifest by import name."""
-
-    digests: Mapping[str, str] = {}
-
-
-class Output:
-    """The directory of another tool that a project's packages are written to.
-
-    Other projects may write there too, also into the same namespace. So the cache remembers what the last
-    build of the project in `root` wrote; without it, nothing is removed.
-    """
-
-    def __init__(self, root: Path, directory: Path) -> None:
-        self.directory = directory.resolve()
-        self._store = open_local_store(os.environ, lambda _: None)
-        self._key = codec.key_of("output", str(root), str(self.directory))
-
-    def remove_renamed(self, wanted: Collection[str]) -> None:
-        """Remove the packages of the last build but `wanted`, unless they have changed. Raises OSError."""
-        for place in self.find_renamed(wanted):
-            with suppress(FileNotFoundError):
-                shutil.rmtree(place)
-                with suppress(OSError):  # it is not empty
-                    while (place := place.parent) != self.directory:
-                        place.rmdir()
-
-    def find_renamed(self, wanted: Collection[str]) -> Iterator[Path]:
-        """Find the packages of the last build but `wanted`, unless they have changed."""
-        written = read_record(self._store, self._key, _Written())
-        # Packages within others go first.
-        for name in sorted(written.digests.keys() - set(wanted), reverse=True):
-            place = self.directory.joinpath(*name.split("."))
-            if not all(map(str.isidentifier, name.split("."))) or place.resolve() != place:
-                continue
-            with suppress(FileNotFoundError):
-                try:
-                    digest = sha256(read_file(f"{place}/{FILE_NAME}")).hex()
-                except OSError:  # it is not the manifest that was written
-                    continue
-                if digest == written.digests[name] and foreign(place) is None:
-                    yield place
-
-    def remember(self, packages: Iterable[Package]) -> None:
-        """Remember what was written."""
-        digests = {package.name: sha256(package.files[FILE_NAME]).hex() for package in packages}
-        with suppress(StoreError):
-            self._store.put(self._key, codec.encode(_Written(digests)))
 
 
 # What version control ignores in a package of the source tree.
