@@ -41,12 +41,10 @@ def _trial(library: LibraryPlan, compiler: CompilerInfo) -> LibraryPlan:
     return replace(library, architectures=(target.as_kind(kind),), emit=kind, compress="none", trial=True)
 
 
-def with_results(
-    plan: ModulePlan, trials: Sequence[LibraryPlan], results: Sequence[Library | BuildError]
-) -> ModulePlan:
-    """Return `plan` with the obstacles from the `results` of its `trials`."""
+def with_results(plan: ModulePlan, results: Sequence[tuple[LibraryPlan, Library | BuildError]]) -> ModulePlan:
+    """Return `plan` with the obstacles from the `results` of its trials."""
     obstacles = dict(plan.obstacles)
-    for trial, result in zip(trials, results, strict=True):
+    for trial, result in results:
         if isinstance(result, BuildError):
             reason = str(result).partition("\n")[0]
             obstacles |= {u.name: f"NVRTC does not compile it: {reason}" for u in trial.units}
@@ -54,9 +52,7 @@ def with_results(
 
 
 def describe_obstacles(plan: ModulePlan) -> str:
-    """List the sources of `plan` that are not embedded, with the reasons; an empty string if all are."""
-    if not plan.obstacles:
-        return ""
+    """List the sources of `plan` that are not embedded, with the reasons."""
     lines = [f"{plan.name}: not embedded, and not compiled on demand:"]
     lines += [f"  {name}: {reason}" for name, reason in list(plan.obstacles.items())[:_SHOWN]]
     if more := len(plan.obstacles) - _SHOWN:

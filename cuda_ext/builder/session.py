@@ -103,6 +103,7 @@ class _Session:
         self._progress = progress
         self._store = store
         self._digests = FileDigests(store)
+        self._choices = {m.name: compiler_choice(m.settings, project.root) for m in project.modules}
         self._caches: dict[CompilerChoice, JobCache] = {}
         self._limit = time_limit(environ)
 
@@ -118,7 +119,8 @@ class _Session:
             try:
                 libraries = _succeeded(results)
                 built.append((self._package(module, plan, libraries), libraries))
-                self._show_obstacles(module, plan)
+                if plan.obstacles:
+                    self._show_obstacles(module, plan)
                 if plan.name not in batch.changed:
                     self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
             except ConfigError as error:  # it names the module itself
@@ -148,10 +150,13 @@ class _Session:
     def _log_file(self, variable: str, key: str, name: str | None) -> Path | None:
         """The file that the environment names, anywhere, or the project by `key`, within it."""
         where, root = f"tool.cuda_ext.{key}", self._project.root
-        path = self._environ.get(variable)
-        file = root / path if path else find_output(where, root, name)
-        if file:
-            check_outside(variable if path else where, file, self._project.source_directories())
+        if path := self._environ.get(variable):
+            file = root / path
+        elif name:
+            file = find_output(where, root, name)
+        else:
+            return None
+        check_outside(variable if path else where, file, self._project.source_directories())
         return file
 
     def _compile(
@@ -170,7 +175,7 @@ class _Session:
         results = iter(self._run(batch, [*chain(*libraries), *chain(*trials)]))
         outcomes = [[next(results) for _ in own] for own in libraries]
         tried = [
-            with_results(plan, [trial for trial, _ in own], [next(results) for _ in own])
+            with_results(plan, [(trial, next(results)) for trial, _ in own]) if own else plan
             for plan, own in zip(plans, trials, strict=True)
         ]
         return list(zip(modules, tried, outcomes, strict=True))
@@ -203,7 +208,7 @@ class _Session:
         """
         modules = self._project.modules
         sources = [Sources(module, self._project.root) for module in modules]
-        check_overrides((m, own.names) for m, own in zip(modules, sources, strict=True))
+        check_overrides([(m, own.names) for m, own in zip(modules, sources, strict=True)])
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
@@ -218,7 +223,7 @@ class _Session:
         plan = plan_module(module, sources, compiler_of, self._environ)
         if plan.embed and compiler.name == "nvcc":
             plan = self._require_nvrtc(plan)
-        cache.prepare(unit for library in plan.libraries for unit in library.units)
+        cache.prepare([unit for library in plan.libraries for unit in library.units])
         return plan
 
     def _require_nvrtc(self, plan: ModulePlan) -> ModulePlan:
@@ -235,14 +240,13 @@ class _Session:
         if not plan.embed or module.settings.compiler == "nvrtc":
             return []
         cache = self._open_cache(CompilerChoice())
-        cache.prepare(unit for library in plan.libraries for unit in library.units)
+        cache.prepare([unit for library in plan.libraries for unit in library.units])
         return [(trial, cache) for trial in plan_trials(plan, cache.compiler)]
 
     def _show_obstacles(self, module: ModuleConfig, plan: ModulePlan) -> None:
         """Show which sources of `plan` are not embedded; as a warning if the author wrote ``jit``."""
-        if text := describe_obstacles(plan):
-            show = self._progress.message if "jit" in module.written else self._progress.note
-            show(text)
+        show = self._progress.message if "jit" in module.written else self._progress.note
+        show(describe_obstacles(plan))
 
     def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
         version = self._cache_for(module).compiler.version if libraries else "0.0"
@@ -260,7 +264,7 @@ class _Session:
         """The cache of the compiler of the module, or of the front-end for sources of that `kind`."""
         if kind in FRONT_ENDS:
             return self._open_cache(CompilerChoice(kind))
-        choice = compiler_choice(module.settings, self._project.root)
+        choice = self._choices[module.name]
         try:
             return self._open_cache(choice)
         except ToolchainError as error:

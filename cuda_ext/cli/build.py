@@ -133,11 +133,13 @@ def build(
     if as_json:
         echo_json({"modules": summaries, "seconds": round(time.perf_counter() - began, 3)})
         return
+    lines = []
     for summary in summaries:
         kernels, images = len(summary["kernels"]), summary["images"]
         counts = f"{format_count(kernels, 'kernel')}, {format_count(images, 'image')}"
         place = shorten_path(Path(summary["directory"]))
-        click.echo(f"{summary['module']}: {counts}, {format_size(summary['bytes'])} in {place}")
+        lines.append(f"{summary['module']}: {counts}, {format_size(summary['bytes'])} in {place}")
+    click.echo("\n".join(lines))
 
 
 def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
@@ -192,15 +194,12 @@ def _list_inputs(project: Project) -> set[str]:
 
 
 def _summarize(package: Package, directory: Path) -> dict[str, Any]:
-    from cuda_ext.facts.manifest import FILE_NAME, loads
-
-    manifest = loads(package.files[FILE_NAME], package.name)
     return {
         "module": package.name,
         "directory": str(directory.absolute()),
         "compiler": package.compiler,
-        "kernels": [kernel.expression for kernel in manifest.kernels],
-        "images": sum(len(unit.images) for unit in manifest.units),
+        "kernels": list(package.kernels),
+        "images": package.images,
         "files": sorted(package.files),
         "bytes": sum(map(len, package.files.values())),
     }

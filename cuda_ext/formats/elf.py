@@ -105,6 +105,6 @@ def _read(data: bytes) -> Elf:
 
 def _text(strings: bytes, offset: int) -> str:
     text = strings[offset : strings.index(b"\0", offset)].decode()
-    if escape_controls(text) != text:
+    if not text.isprintable() and escape_controls(text) != text:
         raise ValueError(f"the name {text!r} has a control character")
     return text

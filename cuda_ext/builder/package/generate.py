@@ -19,9 +19,9 @@ from cuda_ext.filesystem.ownership import foreign
 class Package:
     """A generated package: its import name, and its files by path within it.
 
-    ``compiler`` is the compiler's name and version (``nvrtc 13.5``), and ``log`` its output. ``outside`` are
-    the files outside of the project that the package depends on: the compiler's files, and headers that it
-    read.
+    ``kernels`` are their name expressions, and ``images`` counts images. ``compiler`` is the compiler's name
+    and version (``nvrtc 13.5``), and ``log`` its output. ``outside`` are the files outside of the project
+    that the package depends on: the compiler's files, and headers that it read.
     """
 
     name: str
@@ -29,6 +29,8 @@ class Package:
     compiler: str = ""
     log: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
+    kernels: tuple[str, ...] = ()
+    images: int = 0
 
     def write(self, directory: Path) -> list[Path]:
         """Replace `directory` by one with exactly these files; return their paths.
@@ -86,6 +88,8 @@ def generate(module: CompiledModule) -> Package:
         dict(sorted({**files, **module.files}.items())),
         f"{manifest.compiler} {manifest.version}",
         module.log,
+        kernels=tuple(kernel.expression for kernel in manifest.kernels),
+        images=sum(len(unit.images) for unit in manifest.units),
     )
 
 

@@ -146,7 +146,7 @@ class JobCache:
 
     def files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> set[str]:
         """Return the compiler's own files, and the tool chain's files that `names` mean in `units`."""
-        return {*map(str, self.compiler.files()), *self._outside_files(units, names)}
+        return {*map(str, self.compiler.files), *self._outside_files(units, names)}
 
     def _are_settled(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> bool:
         return all(map(self._digests.is_settled, self._outside_files(units, names)))

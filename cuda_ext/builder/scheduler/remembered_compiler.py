@@ -63,8 +63,8 @@ class RememberedCompiler:
 
     @cached_property
     def identity(self) -> str:
-        files = self.files()
-        return identity_of(self.name, files, "" if files else self._compiler.version, self._digests)
+        version = "" if self.files else self._compiler.version
+        return identity_of(self.name, self.files, version, self._digests)
 
     @property
     def spec(self) -> CompilerSpec:
@@ -89,8 +89,9 @@ class RememberedCompiler:
             self._store.put(self._key, encode(self._answers))
         return self._answers.supports[name]
 
+    @cached_property
     def files(self) -> Sequence[Path]:
-        """Return the compiler's own files."""
+        """The compiler's own files."""
         return self._compiler.files()
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:

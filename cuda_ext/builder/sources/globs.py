@@ -110,10 +110,8 @@ def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
     return [Path(os.path.realpath(root / name)) for name in module.settings.include_dirs]
 
 
-def find_output(where: str, root: Path, name: str | None) -> Path | None:
+def find_output(where: str, root: Path, name: str) -> Path:
     """Return the project's file that a build writes, named at the key path `where`."""
-    if not name:
-        return None
     key = _Key(where, root)
     key.check_inside(name)
     key.check_target(name)
