@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     from cuda_ext.runtime.arrays.device_memory import DeviceArray
-    from cuda_ext.runtime.driver.attributes import Attributes
-    from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
+    from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim, GridFunction
     from cuda_ext.runtime.launch.launcher import Launcher
     from cuda_ext.runtime.launch.streams import Stream
@@ -206,9 +205,7 @@ class Kernel(FastLaunch):
 
         Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
         """
-        from cuda_ext.runtime.driver.attributes import read_attributes  # not needed to launch
-
-        return read_attributes(self._load(_device(device)))
+        return self._load(_device(device)).attributes()
 
     def occupancy(
         self, block: SupportsIndex, *, shared: SupportsIndex = 0, device: SupportsIndex | None = None

@@ -11,12 +11,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identifier
+from cuda_ext.builder.cpp.device_types import DeviceTypes, identifier
 from cuda_ext.builder.cpp.launched_kernels import LaunchedKernel
-from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments, read_constants
-from cuda_ext.builder.cpp.template_parameters import TemplateParameters
+from cuda_ext.builder.cpp.template_arguments import (
+    Argument,
+    TemplateParameters,
+    read_arguments,
+    read_constants,
+)
 from cuda_ext.facts.kernels import Symbol
 from cuda_ext.facts.manifest import Manifest
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
@@ -58,7 +62,7 @@ class Namespace(NamedTuple):
     namespaces: list[Namespace]
 
 
-_Kernels = Sequence[KernelClass]
+_Kernels = Sequence[LaunchedKernel]
 _EXPRESSION = re.compile(r"(?P<name>[^\W\d]\w*(?:::[^\W\d]\w*)*)(?:<(?P<arguments>.*)>)?(?:\(.*\))?")
 
 
@@ -84,13 +88,13 @@ class Header:
         types = self.device_types = DeviceTypes(p for kernel in kernels for p in kernel.parameters)
         calls = [tuple(map(types.parameter, kernel.parameters)) for kernel in kernels]
         self.kernels = [
-            KernelClass(i, kernel, manifest.units[kernel.unit].title, calls[i], launched[i].is_fixed)
-            for i, kernel in enumerate(kernels)
+            each._replace(number=i, source=manifest.units[each.kernel.unit].title, types=calls[i])
+            for i, each in enumerate(launched)
         ]
         self.overloads: dict[int, _Kernels] = {}
         self.templates: list[TemplateClass] = []
         self._class_names: set[str] = set()
-        entities: list[tuple[Sequence[str], KernelClass | _Variable]] = [(_path(k), k) for k in self.kernels]
+        entities: list[_Entity] = [(_path(kernel), kernel) for kernel in self.kernels]
         entities += _variables(manifest.symbols, types)
         self.root = self._namespace("", entities, "")
 
@@ -99,21 +103,19 @@ class Header:
         """True if a template has instantiations with different numbers of arguments."""
         return any(t.parameters.least < len(t.parameters.are_values) for t in self.templates)
 
-    def _namespace(
-        self, name: str, entities: Iterable[tuple[Sequence[str], KernelClass | _Variable]], prefix: str
-    ) -> Namespace:
+    def _namespace(self, name: str, entities: Iterable[_Entity], prefix: str) -> Namespace:
         """Make the namespace `name` of `entities` and their paths here; expressions begin with `prefix`."""
-        by_scope: dict[str, list[tuple[Sequence[str], KernelClass | _Variable]]] = {}
-        by_name: dict[str, list[KernelClass]] = {}
+        by_scope: dict[str, list[_Entity]] = {}
+        by_name: dict[str, list[LaunchedKernel]] = {}
         variables: dict[str, _Variable] = {}
-        others: list[KernelClass] = []
+        others: list[LaunchedKernel] = []
         for path, entity in entities:
             match path, entity:
                 case [scope, _, *_], _:
                     by_scope.setdefault(scope, []).append((path[1:], entity))
-                case [plain], KernelClass():
+                case [plain], LaunchedKernel():
                     by_name.setdefault(plain, []).append(entity)
-                case _, KernelClass():
+                case _, LaunchedKernel():
                     others.append(entity)
                 case [plain], _:
                     variables[plain] = entity
@@ -128,7 +130,7 @@ class Header:
         for kernel in sorted(others, key=lambda k: k.kernel.expression):
             plain = re.sub(r"\W+", "_", kernel.kernel.expression.removeprefix(prefix)).strip("_")
             plain = plain if plain.isidentifier() else f"kernel_{plain}"
-            objects.append(Object(_free_name(plain, taken), f"wrapper<{kernel.index}>", (kernel.signature,)))
+            objects.append(Object(_free_name(plain, taken), f"wrapper<{kernel.number}>", (kernel.signature,)))
         for plain, variable in sorted(variables.items()):
             objects.append(Object(_free_name(plain, taken), variable.type, (variable.declaration,)))
         inner = [self._namespace(new, by_scope[s], f"{prefix}{s}::") for s, new in scopes.items()]
@@ -152,15 +154,15 @@ class Header:
         chosen = [each for each in distinct if alike[each.types] == 1 and each.is_fixed == is_fixed]
         left = [kernel for kernel in distinct if kernel not in chosen]
         if len(chosen) < 2:
-            return (chosen[0].index if chosen else None), left
+            return (chosen[0].number if chosen else None), left
         number = len(self.kernels) + len(self.overloads)
         self.overloads[number] = chosen
         return number, left
 
     def _template(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
         """Do as :meth:`_objects`. A function of the same name is the template without arguments."""
-        left: list[KernelClass] = []
-        known: dict[tuple[Argument, ...], list[KernelClass]] = {}
+        left: list[LaunchedKernel] = []
+        known: dict[tuple[Argument, ...], list[LaunchedKernel]] = {}
         for kernel in kernels:
             read = _read_arguments(kernel)
             arguments = tuple(argument for argument in read if argument is not None)
@@ -205,7 +207,11 @@ class _Variable(NamedTuple):
     declaration: str
 
 
-def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[tuple[Sequence[str], _Variable]]:
+# A kernel or a variable, with its path in a namespace.
+_Entity: TypeAlias = tuple[Sequence[str], LaunchedKernel | _Variable]
+
+
+def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[_Entity]:
     """List the objects of the `symbols` whose names are unique in the module, with their paths."""
     names = Counter(symbol.name for symbol in symbols)
     for index, symbol in enumerate(symbols):
@@ -218,7 +224,7 @@ def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[tuple[
             yield symbol.name.split("::"), _Variable(object_, f"{base} {symbol.name}{extents}")
 
 
-def _path(kernel: KernelClass) -> Sequence[str]:
+def _path(kernel: LaunchedKernel) -> Sequence[str]:
     """Return the namespaces and the name of `kernel`; empty if only its whole expression can name it."""
     match = _EXPRESSION.fullmatch(kernel.kernel.expression)
     # A cast selects an overload, but gives it no name.
@@ -227,22 +233,22 @@ def _path(kernel: KernelClass) -> Sequence[str]:
     return match["name"].split("::")
 
 
-def _arguments(kernel: KernelClass) -> str | None:
+def _arguments(kernel: LaunchedKernel) -> str | None:
     """Return the text between the angle brackets of `kernel`, if there are any."""
     match = _EXPRESSION.fullmatch(kernel.kernel.expression)
     return match["arguments"] if match else None
 
 
-def _is_python(kernel: KernelClass) -> bool:
+def _is_python(kernel: LaunchedKernel) -> bool:
     """Return True if `kernel` is a Python function, whose expression also contains types of parameters."""
     return kernel.source.endswith(".py")
 
 
-def _is_template(kernel: KernelClass) -> bool:
+def _is_template(kernel: LaunchedKernel) -> bool:
     return bool(_read_arguments(kernel)) if _is_python(kernel) else _arguments(kernel) is not None
 
 
-def _read_arguments(kernel: KernelClass) -> tuple[Argument | None, ...]:
+def _read_arguments(kernel: LaunchedKernel) -> tuple[Argument | None, ...]:
     """Read the template arguments of `kernel`; for a Python function, these are the constants."""
     if _is_python(kernel):
         return read_constants(kernel.kernel.constants)
@@ -271,7 +277,7 @@ def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:
     All instantiations `kernels` must agree.
     """
 
-    def types_of(kernel: KernelClass) -> tuple[str, ...] | None:
+    def types_of(kernel: LaunchedKernel) -> tuple[str, ...] | None:
         name = read_lowered_name(kernel.kernel.lowered, has_placeholders=True)
         if name is None or name.parameters is None or len(name.parameters) != len(kernel.types):
             return None

@@ -5,6 +5,7 @@ A pointer has no shape, so a call in C++ passes the extents of arrays that a ker
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,45 +14,36 @@ from cuda_ext.facts.manifest import Manifest, Term, Variants
 from cuda_ext.formats.variant_conditions import SM
 
 
-class Passed(NamedTuple):
-    """The value of a kernel's parameter, as ``PassedData`` of the interface describes it."""
-
-    argument: int
-    zeros: int = 0
-
-
-class ComparedTerm(NamedTuple):
-    """A term of a condition, as ``TermData`` of the interface describes it."""
-
-    argument: int
-    is_signed: bool
-    modulus: int
-    outcomes: int
-    number: int
-    target: str
-
-
-class Candidate(NamedTuple):
-    """A kernel among several, and the condition of its launch; the default has no terms."""
-
-    launched: LaunchedKernel
-    when: str
-    terms: tuple[ComparedTerm, ...]
-
-
 class LaunchedKernel(NamedTuple):
     """A kernel whose parameters are those of a call.
 
-    ``passed`` are the values of the kernel's own parameters, if these are others. ``fixed`` has the launches
-    that images fix, by the positions of the images in the unit. ``exceptions`` come from
+    ``passed`` and ``terms`` are the fields of ``PassedData`` and ``TermData`` of the interface: the values of
+    the kernel's own parameters, if these are others, and the condition ``when`` of its launch. ``fixed`` has
+    the launches that images fix, by the positions of the images in the unit. ``exceptions`` come from
     :func:`lowered_elsewhere`. A launch takes the first of the ``candidates`` whose condition holds.
+
+    Its class in C++ has the ``number``, its position in the manifest. ``source`` is its unit, and
+    ``types`` are the parameter types of a call.
     """
 
     kernel: Kernel
     exceptions: Sequence[tuple[int, str | None]] = ()
-    passed: tuple[Passed, ...] = ()
+    passed: tuple[tuple[int, int], ...] = ()
     fixed: Mapping[int, FixedLaunch] = {}
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[LaunchedKernel, ...] = ()
+    when: str = ""
+    terms: tuple[tuple[int, bool, int, int, int, str], ...] = ()
+    number: int = 0
+    source: str = ""
+    types: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        expression = self.kernel.expression
+        # The expression of an overload contains its types, even if a cast chooses it.
+        cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", expression)
+        name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", expression)
+        return f"{name}({', '.join(map(str, self.kernel.parameters))})"
 
     @property
     def configuration(self) -> dict[str, int]:
@@ -67,7 +59,7 @@ class LaunchedKernel(NamedTuple):
     @property
     def is_fixed(self) -> bool:
         """True if a call gives only the grid."""
-        return bool(self.fixed) or any(candidate.launched.fixed for candidate in self.candidates)
+        return bool(self.fixed) or any(candidate.fixed for candidate in self.candidates)
 
 
 def launched_kernels(manifest: Manifest) -> list[LaunchedKernel]:
@@ -95,9 +87,10 @@ def _with_candidates(variants: Variants, kernels: Mapping[str, Kernel], manifest
     candidates = []
     for candidate, kernel in zip(variants.candidates, own, strict=True):
         launched = call.launch(kernel, manifest)
-        launched = launched._replace(kernel=launched.kernel._replace(expression=variants.name))
-        candidates.append(Candidate(launched, candidate.condition, tuple(map(call.term, candidate.when))))
-    return candidates[-1].launched._replace(candidates=tuple(candidates))
+        named = launched.kernel._replace(expression=variants.name)
+        terms = tuple(map(call.term, candidate.when))
+        candidates.append(launched._replace(kernel=named, when=candidate.condition, terms=terms))
+    return candidates[-1]._replace(candidates=tuple(candidates), when="", terms=())
 
 
 _OUTCOMES = {"<": 0b001, "<=": 0b011, "==": 0b010, "!=": 0b101, ">=": 0b110, ">": 0b100}
@@ -134,15 +127,15 @@ class _Call:
     def launch(self, kernel: Kernel, manifest: Manifest) -> LaunchedKernel:
         """Describe the launch of `kernel` with these parameters."""
         positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
-        passed: list[Passed] = []
+        passed: list[tuple[int, int]] = []
         for parameter in _in_order(kernel):
             if isinstance(parameter, Parameter):
-                passed.append(Passed(positions[parameter.name]))
+                passed.append((positions[parameter.name], 0))
             elif parameter.extent:
-                passed.append(Passed(self._add(parameter)))
+                passed.append((self._add(parameter), 0))
             else:
-                passed.append(Passed(-1, parameter.size if parameter.source == "zero" else 0))
-        is_plain = passed == [Passed(i) for i in range(len(self.parameters))]
+                passed.append((-1, parameter.size if parameter.source == "zero" else 0))
+        is_plain = passed == [(i, 0) for i in range(len(self.parameters))]
         called = kernel._replace(parameters=tuple(self.parameters), hidden=())
         images = enumerate(manifest.units[kernel.unit].images)
         name = kernel.expression
@@ -150,15 +143,15 @@ class _Call:
         exceptions = lowered_elsewhere(kernel, manifest)
         return LaunchedKernel(called, exceptions, () if is_plain else tuple(passed), fixed)
 
-    def term(self, term: Term) -> ComparedTerm:
+    def term(self, term: Term) -> tuple[int, bool, int, int, int, str]:
         """Describe a `term` of a condition."""
         if not term.operator:
-            return ComparedTerm(-1, False, 0, 0, 0, term.name.removeprefix("sm_"))
+            return (-1, False, 0, 0, 0, term.name.removeprefix("sm_"))
         positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
         positions |= {source: position for (source, _), position in self._extents.items()}
         argument = -1 if term.name == SM else positions[term.name]
         is_signed = argument >= 0 and self.parameters[argument].kind == "integer"
-        return ComparedTerm(argument, is_signed, term.modulus, _OUTCOMES[term.operator], term.number, "")
+        return (argument, is_signed, term.modulus, _OUTCOMES[term.operator], term.number, "")
 
 
 def _in_order(kernel: Kernel) -> Sequence[Parameter | HiddenParameter]:

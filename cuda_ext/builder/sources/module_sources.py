@@ -13,8 +13,7 @@ from cuda_ext.builder.sources.globs import (
     find_tuning,
     kind_of,
 )
-from cuda_ext.builder.sources.python_imports import gather_imports
-from cuda_ext.builder.sources.python_kernels import front_end_of
+from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
 from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.tile_code import enable_tile
 from cuda_ext.compiler.headers import Headers

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.builder.sources.duplicate_kernels import check_duplicates
-from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
+from cuda_ext.builder.sources.kernel_owners import assign_instantiations, check_duplicates
 from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of

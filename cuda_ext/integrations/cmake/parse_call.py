@@ -199,7 +199,7 @@ def _boolean(values: Sequence[str], where: str) -> bool:
 
 def _namespace(value: str, where: str) -> str:
     """Return the namespace `value`, which can be declared: ``my::gpu``."""
-    from cuda_ext.builder.cpp.kernel_classes import identifier
+    from cuda_ext.builder.cpp.device_types import identifier
 
     parts = value.split("::")
     is_usable = all(

@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from typing import NamedTuple
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import FixedLaunch
@@ -15,6 +16,23 @@ PORTABLE_CLUSTER = 8
 
 # The static and dynamic shared memory of a block that a kernel may use without an opt-in, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
+
+
+class Attributes(NamedTuple):
+    """The resources that a kernel uses on one GPU.
+
+    ``registers`` and ``local`` memory are per thread, static ``shared`` memory is per block; memory sizes,
+    also of ``constant`` memory, are in bytes. ``most_threads`` is the largest number of threads in a block.
+    ``ptx`` and ``binary`` are the architectures (``90``) of the PTX and of the machine code.
+    """
+
+    registers: int
+    local: int
+    shared: int
+    constant: int
+    most_threads: int
+    ptx: int
+    binary: int
 
 
 class LoadedKernel:
@@ -97,6 +115,18 @@ class LoadedKernel:
         function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         with self.device.current():
             return self.device.driver.query(function, OUT, self.function, threads, shared)
+
+    def attributes(self) -> Attributes:
+        """Ask the driver for the attributes of the kernel."""
+        return Attributes(
+            self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
+            self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+            self.static_shared,
+            self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
+            self.most_threads,
+            self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_PTX_VERSION),
+            self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_BINARY_VERSION),
+        )
 
     def attribute(self, attribute: int) -> int:
         device = self.device

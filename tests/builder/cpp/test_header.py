@@ -14,13 +14,14 @@ import pytest
 
 import cuda_ext
 from cuda_ext.builder.cpp import generate_cpp
-from cuda_ext.builder.cpp.kernel_classes import DeviceTypes
+from cuda_ext.builder.cpp.device_types import DeviceTypes
 from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter, Symbol, TensorMap
 from cuda_ext.facts.manifest import Candidate, Manifest, Source, Unit, Variants
 from cuda_ext.formats.image_choice import select_image
+from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.cpp_modules import (
     INCLUDE,
     LOADER,
@@ -389,7 +390,7 @@ def awkward() -> Package:
         kernel("long_one", *(f"pointer 8 const float* parameter_number_{i}" for i in range(40))),
         name="awkward.class.new",
         symbols=[Symbol("axpy", "s", 0, "device", 'char\\[9]"', 9)],
-        variants=[Variants("gemm", (Candidate("axpy_", "sm_90a and n > 3"), Candidate("Library")))],
+        variants=[Variants("gemm", (Candidate("axpy_", parse("sm_90a and n > 3")), Candidate("Library")))],
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.facts.manifest import Candidate, Variants
+from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.device_code import module, unit
 
 pytestmark = pytest.mark.xdist_group("stubs")
@@ -116,7 +117,7 @@ def language_server(root: Path) -> Iterator[LanguageServer]:
 def made() -> Package:
     instantiate = ("axpy<float>", "axpy<double>", "character<'\\n'>")
     compiled = module(unit(SOURCE, *instantiate, name="device/axpy.cu"))
-    fit = Variants("fit", (Candidate("axpy<float>", "n > 64"), Candidate("axpy_simple")))
+    fit = Variants("fit", (Candidate("axpy<float>", parse("n > 64")), Candidate("axpy_simple")))
     return generate(compiled._replace(manifest=compiled.manifest._replace(variants=(fit,))))
 
 

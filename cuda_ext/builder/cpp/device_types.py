@@ -1,16 +1,14 @@
-"""The classes of kernels in C++, with a call parameter for each parameter of the kernel."""
+"""The types of a call's parameters in C++, and the names that a header may declare."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from ctypes import c_long, sizeof
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
-from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.kernels import Parameter
 
 # Names that the header itself uses, also in nested namespaces.
 _RESERVED = frozenset(
@@ -37,28 +35,6 @@ _MACROS = frozenset(
     slots small stderr stdin stdout unix
     """.split()  # noqa: SIM905
 )
-
-
-@dataclass(frozen=True, eq=False)
-class KernelClass:
-    """The class of `kernel`, whose position in the manifest is ``index``; ``source`` is its unit.
-
-    ``types`` are the parameter types of a call. ``is_fixed`` is true if a call gives only the grid.
-    """
-
-    index: int
-    kernel: Kernel
-    source: str
-    types: tuple[str, ...]
-    is_fixed: bool
-
-    @cached_property
-    def signature(self) -> str:
-        expression = self.kernel.expression
-        # The expression of an overload contains its types, even if a cast chooses it.
-        cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", expression)
-        name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", expression)
-        return f"{name}({', '.join(map(str, self.kernel.parameters))})"
 
 
 def identifier(name: str) -> str:
