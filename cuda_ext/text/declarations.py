@@ -252,7 +252,8 @@ def read_kernel(
     """Read the name and parameters of the kernel whose declarator is at `start`; True if it is defined."""
     end = find_end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
-    written = _parameter_names(text[start:end])
+    unexpanded = _declared(_ATTRIBUTES.sub(" ", text[start:end]))
+    written = {parameter.name for parameter in _parameters(unexpanded[2])} if unexpanded else set()
     # A macro is no parameter's name where the compiler sees it: then it stands for one, or is not defined.
     kept = {m.name for m in macros if m.name in written and m.parameters is None and not m.another_name}
     declarator = _ATTRIBUTES.sub(" ", expand_macros(text[start:end], macros, frozenset(kept)))
@@ -271,12 +272,6 @@ def _declared(declarator: str) -> tuple[str, str, str] | None:
             return name, match[2] or "", declarator[match.end() : end]
         at = end + 1
     return None
-
-
-def _parameter_names(declarator: str) -> set[str]:
-    """Return the names of the parameters in `declarator`, as they are written there."""
-    opening = _CALL.search(_ATTRIBUTES.sub(" ", declarator))
-    return {parameter.name for parameter in _parameters(declarator[opening.end() :])} if opening else set()
 
 
 def _instantiation(text: str, start: int) -> str:
