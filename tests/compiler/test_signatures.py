@@ -257,7 +257,8 @@ def test_types_of_anonymous_namespaces_are_described(compiler):
         "#define NAME(x) x\n#define BOUNDS(n) __launch_bounds__(n)\n"
         "__global__ void BOUNDS(64) NAME(k)(int n, float* x) {}",
         "#define ALL(X) X(k)\n#define K(name) __global__ void name(int n, float* x) {}\nALL(K)",
-        "#if 0\n#define n count\n#define x y\n#endif\n__global__ void __launch_bounds__(64) k(int n, float* x) {}",
+        "#if 0\n#define n count\n#define x y\n#endif\n"
+        "__global__ void __launch_bounds__(64) k(int n, float* x) {}",
     ],
 )
 def test_parameters_in_macros_have_their_names(source):
