@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_ext.builder.report.build_record import Action, BuildRecord, JobRecord
+from cuda_ext.builder.report.build_record import Action, BuildRecord, ImageSizes, JobRecord
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
 from cuda_ext.builder.report.difference import Place
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
-from cuda_ext.builder.report.image_contents import ImageContents, read_contents_of, sum_contents
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, CudaExtError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
-from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.cubin import Resources, read_sizes
+from cuda_ext.formats.fatbin import read_fatbin
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.scheduler.progress import Ending
     from cuda_ext.builder.scheduler.task import TaskResult
     from cuda_ext.compiler.products import Library
+    from cuda_ext.facts.architecture import ImageKind
+    from cuda_ext.facts.manifest import Image
+
+_TEXTS: dict[ImageKind, str] = {"ptx": "PTX", "ltoir": "LTO-IR", "tileir": "Tile IR"}
 
 
 class BuildLog:
@@ -88,8 +92,7 @@ class BuildLog:
             check_replaceable(self._trace, "trace of a build", is_trace)
 
     def _record(self, packages: list[tuple[Package, Iterable[Library]]]) -> BuildRecord:
-        images: Counter[Place] = Counter()
-        contents: dict[Place, list[ImageContents]] = defaultdict(list)
+        images: defaultdict[Place, ImageSizes] = defaultdict(ImageSizes)
         kernel_count = image_count = 0
         kernels: dict[Place, Resources] = {}
         for package, libraries in packages:
@@ -98,11 +101,10 @@ class BuildLog:
                 place = package.name, sources[0].name if len(sources) == 1 else package.name
                 kernel_count += len(library.kernels)
                 image_count += len(library.unit.images)
-                for image, own in zip(library.unit.images, read_contents_of(library), strict=True):
-                    contents[*place, image.architecture].append(own)
+                stored = _read_stored(library)
                 for image, usage_of in zip(library.unit.images, library.usage, strict=True):
                     # A source is compiled several times if its instantiations are split.
-                    images[*place, image.architecture] += image.size
+                    images[*place, image.architecture] += _measure(image, stored)
                     kernels |= {(*place, name, image.architecture): u for name, u in usage_of.items()}
         return BuildRecord(
             project=self._project,
@@ -119,10 +121,33 @@ class BuildLog:
                 for name, content in package.files.items()
                 if name.endswith(".fatbin")
             },
-            contents={place: sum_contents(each) for place, each in contents.items()},
             kernel_count=kernel_count,
             image_count=image_count,
         )
+
+
+def _read_stored(library: Library) -> dict[tuple[str, str], tuple[int, bytes]]:
+    """Return the stored size and the content of each image of `library`, by file and architecture."""
+    stored = {}
+    images = library.unit.images
+    for file, architecture in {image.file: image.architecture for image in images}.items():
+        data = library.files[file]
+        if file.endswith(".fatbin"):
+            for entry in read_fatbin(data):
+                stored[file, entry.architecture] = len(entry.stored), entry.payload()
+        else:
+            stored[file, architecture] = len(data), data
+    return stored
+
+
+def _measure(image: Image, stored: Mapping[tuple[str, str], tuple[int, bytes]]) -> ImageSizes:
+    size, data = stored.get((image.file, image.architecture), (0, b""))
+    if image.kind != "cubin":
+        return ImageSizes(size, {_TEXTS[image.kind]: image.size})
+    try:
+        return ImageSizes(size, read_sizes(data))
+    except CudaExtError:
+        return ImageSizes(size, {"other": image.size})
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cuda_ext.builder.report.difference import Build, Place
-from cuda_ext.builder.report.image_contents import ImageContents
 from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.facts.codec import decode, encode
@@ -45,14 +45,28 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageSizes:
+    """The bytes of an image or of several: ``stored`` in files, and ``parts`` by purpose, uncompressed."""
+
+    stored: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: ImageSizes) -> ImageSizes:
+        return ImageSizes(self.stored + other.stored, Counter(self.parts) + Counter(other.parts))
+
+    @property
+    def size(self) -> int:
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
 class BuildRecord:
     """One build of a project.
 
     ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions (``nvrtc
-    13.5``). ``images`` are bytes before compression by module, unit and architecture; ``kernels`` are those
-    of cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path. ``contents``
-    divides the bytes of ``images`` by purpose. A unit may have several images for an architecture, and some
-    kernels have no cubin, so ``kernel_count`` and ``image_count`` may be larger.
+    13.5``). ``images`` are by module, unit and architecture; ``kernels`` are those of cubins, by module,
+    unit, name and architecture; ``fatbins`` are bytes as shipped, by path. A unit may have several images for
+    an architecture, and some kernels have no cubin, so ``kernel_count`` and ``image_count`` may be larger.
     """
 
     project: str
@@ -61,17 +75,21 @@ class BuildRecord:
     workers: int
     compilers: tuple[str, ...]
     jobs: tuple[JobRecord, ...]
-    images: Mapping[Place, int]
+    images: Mapping[Place, ImageSizes]
     kernels: Mapping[Place, Resources]
     fatbins: Mapping[Place, int]
-    contents: Mapping[Place, ImageContents] = field(default_factory=dict)
     kernel_count: int = 0
     image_count: int = 0
 
     @property
     def build(self) -> Build:
         """The data that is compared with another build."""
-        return {"images": self.images, "kernels": self.kernels, "files": self.fatbins}
+        return {"images": self.sizes, "kernels": self.kernels, "files": self.fatbins}
+
+    @property
+    def sizes(self) -> dict[Place, int]:
+        """The bytes of images before compression."""
+        return {place: image.size for place, image in self.images.items()}
 
 
 def encode_record(record: BuildRecord) -> str:

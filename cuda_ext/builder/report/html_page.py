@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.builder.rendering import templates
-from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
+from cuda_ext.builder.report.build_record import (
+    BuildRecord,
+    ImageSizes,
+    JobRecord,
+    decode_record,
+    encode_record,
+)
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, sum_times
 from cuda_ext.builder.report.difference import Change, Difference, compare, growth
-from cuda_ext.builder.report.image_contents import sum_contents
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.facts.sha256 import sha256
@@ -28,7 +33,7 @@ from cuda_ext.formats.quantities import format_count, format_duration, format_se
 _MARK = '<meta name="generator" content="cuda-ext">'
 _HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
-_SCHEMA = 4
+_SCHEMA = 5
 # Rows that a page holds: the most expensive headers, and the largest changes.
 _LIMITS = {"headers": 60, "changes": 300, "contents": 100}
 # The number of rows for which a page has elements; its script draws the other rows, perhaps thousands, from
@@ -87,6 +92,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     style, script = (Path(files, f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     spans = [nest_spans(job) for job in record.jobs if job.spans]
     headers = sum_times(spans, header_of)
+    everything = sum(record.images.values(), ImageSizes())
     now, then = _sum_up(record), _sum_up(previous) if previous else None
     difference = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(
@@ -98,8 +104,8 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         comparable=previous is not None and _compiled(previous.jobs) == _compiled(record.jobs),
         difference=difference,
         resources=_changed_resources(difference.changes["kernels"]) if difference else {},
-        contents=sorted(record.contents.items(), key=lambda item: (-item[1].size, item[0])),
-        all_contents=(everything := sum_contents(record.contents.values())),
+        contents=sorted(record.images.items(), key=lambda item: (-item[1].size, item[0])),
+        all_contents=everything,
         parts=[part for part in _PARTS if part in everything.parts],
         endings=Counter(job.ending for job in record.jobs),
         failed=sorted((job for job in record.jobs if job.ending == "failed"), key=_job_order),
@@ -115,7 +121,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         has_nvcc=any(compiler.startswith("nvcc ") for compiler in record.compilers),
         all_headers=headers,
         headers=_expensive_headers(headers),
-        images=arrange(record.images, IMAGES),
+        images=arrange(record.sizes, IMAGES),
         kernels=arrange(record.kernels, KERNELS),
         style=Markup(style),  # noqa: S704 - both are files of this package
         script=Markup(script),  # noqa: S704
@@ -146,7 +152,7 @@ def _sum_up(record: BuildRecord) -> Mapping[str, float]:
         "wall": record.duration,
         "seconds": sum(job.duration for job in record.jobs if job.ending != "cached"),
         "compiled": sum(job.ending == "compiled" for job in record.jobs),
-        "images": sum(record.images.values()),
+        "images": sum(record.sizes.values()),
         "shipped": sum(record.fatbins.values()),
         "code": sum(usage.code for usage in usages),
         "spilled": sum(usage.spilled or 0 for usage in usages),

@@ -68,7 +68,7 @@ def test_images_of_a_source_with_split_instantiations_are_summed_up(project):
     units = loads(package.files[FILE_NAME], "").units
     assert len(units) == 2
     sizes = [image.size for unit in units for image in unit.images if image.architecture == "sm_90"]
-    assert read_report(project).images["p.kernels", "device/scale.cu", "sm_90"] == sum(sizes)
+    assert read_report(project).sizes["p.kernels", "device/scale.cu", "sm_90"] == sum(sizes)
 
 
 def test_a_build_without_changes_has_no_jobs_and_the_same_sizes(project):
@@ -77,10 +77,9 @@ def test_a_build_without_changes_has_no_jobs_and_the_same_sizes(project):
     build(project)
     cached = read_report(project)
     assert cached.jobs == ()  # as the console counts
-    for name in ("images", "kernels", "fatbins", "contents", "kernel_count", "image_count"):
+    for name in ("images", "kernels", "fatbins", "kernel_count", "image_count"):
         assert getattr(cached, name) == getattr(compiled, name) != 0
-    assert {place: each.size for place, each in compiled.contents.items()} == compiled.images
-    assert sum(each.stored for each in compiled.contents.values()) <= sum(compiled.fatbins.values())
+    assert sum(each.stored for each in compiled.images.values()) <= sum(compiled.fatbins.values())
 
 
 def test_a_build_without_report_imports_nothing_of_it():
