@@ -55,8 +55,7 @@ template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
 # that one calls are part of its own.
 PARTS = (
     ("find NVRTC, identify it", "toolchain/identity.py", "installed_nvrtc"),
-    ("read the cache", "jit/user_cache.py", "read_cache"),
-    ("decode the entry", "jit/entry.py", "decode_entry"),
+    ("read the cache and the entry", "jit/on_demand.py", "_read_entry"),
     ("compile, pack and check, in all", "toolchain/compile_library.py", "compile_library"),
     ("  open libraries", "toolchain/cuda_libraries.py", "open_library"),
     ("  find the headers of CUDA", "toolchain/nvrtc.py", "header_directories"),

@@ -33,9 +33,8 @@ from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 if TYPE_CHECKING:
-    from cuda_ext.runtime.jit.entry import Entry
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
-    from cuda_ext.runtime.jit.request import Request
+    from cuda_ext.runtime.jit.request import Entry, Request
 
     # An image that was built, or one that was compiled on demand.
     _Code: TypeAlias = Image | Entry
@@ -89,7 +88,7 @@ class Library:
                 remedy="name a __global__ function",
             )
         self._owners[expression] = owner
-        return Kernel(expression, kernel.lowered, owner.unit, kernel.parameters)
+        return kernel._replace(unit=owner.unit)
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         """Load `kernel` on `device`.

@@ -15,7 +15,7 @@ from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.store import pack, unpack
 from cuda_ext.facts.codec import DecodingError, decode, decode_fields, encode, encode_fields
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.runtime.jit.entry import BEGINNING, Entry, EntryKernel, EntrySymbol, Reference, decode_entry
+from cuda_ext.runtime.jit.request import Entry
 from tests.fuzz import strategies
 from tests.fuzz.strategies import damaged_bytes
 
@@ -36,11 +36,10 @@ REPORT = BuildRecord(
 @functools.cache
 def records() -> list[Any]:
     """A record of each kind."""
-    kernel = EntryKernel("k<int>", "k", strategies.MANIFEST.kernels[0].parameters)
-    symbol = EntrySymbol("w", "w", "constant", "float", 4)
-    entry = Entry("sm_90", strategies.compiled("sm_90a").data, (kernel,), (symbol,))
+    kernels, symbols = strategies.MANIFEST.kernels, strategies.MANIFEST.symbols
+    entry = Entry("sm_90", b"image", (*kernels,), (*symbols,))
     image = strategies.compiled("compute_90")
-    return [REPORT, strategies.library(), image, strategies.signatures(), entry, Reference(None, KEY)]
+    return [REPORT, strategies.library(), image, strategies.signatures(), entry]
 
 
 @st.composite
@@ -134,13 +133,6 @@ def test_fields_are_refused_or_written_alike(data: bytes) -> None:
     except DecodingError:
         return
     assert encode_fields(fields) == data
-
-
-@given(st.deferred(lambda: damaged_records(records()[4:])))
-def test_an_entry_of_compilation_on_demand_is_whole_or_none(damaged: tuple[type, bytes]) -> None:
-    entry = decode_entry(BEGINNING + damaged[1])
-    if entry is not None:
-        assert decode_entry(entry.encode()) == entry
 
 
 @given(damaged_bytes([encode_record(REPORT).encode()]))

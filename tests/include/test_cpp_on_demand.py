@@ -16,7 +16,7 @@ import pytest
 
 from cuda_ext.builder.cpp import source_name
 from cuda_ext.cache.local_store import LocalStore
-from cuda_ext.runtime.jit.entry import Entry, decode_entry
+from cuda_ext.facts.codec import decode_fields
 from cuda_ext.toolchain.cuda_packages import library_directories
 from tests.fixtures.cpp_modules import INCLUDE, LOADER, MINGW, ON_DEMAND, takes_mingw, write_cpp
 from tests.fixtures.disks import mounted, needs_mount
@@ -181,16 +181,14 @@ def cache_of_cpp(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) 
 ADD = '; add "{}" to `instantiate` and build again'
 
 
-def test_python_reads_the_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path) -> None:
-    """They lie in the same cache, have the same format, and are valid."""
+def test_entries_lie_in_the_cache_of_python(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     store = LocalStore(cache_of_cpp, 1 << 30, pytest.fail)
-    files = list(store.files())
-    assert [file.is_entry for file in files] == [True] * 10
-    made = [decode_entry(store.get(file.directory + file.name) or b"") for file in files]
-    assert all(isinstance(entry, Entry) and entry.image.startswith(b"\x7fELF") for entry in made)
-    names = {(k.expression, k.lowered) for entry in made if isinstance(entry, Entry) for k in entry.kernels}
-    assert ("scale<double>", "_Z5scaleIdEvPT_S0_") in names
-    assert ("lonely<float const *>", "_Z6lonelyIPKfEvPT_") in names
+    assert [file.is_entry for file in store.files()] == [True] * 10
+    made = [decode_fields(store.get(key) or b"") for key in entries(cache_of_cpp)]
+    assert all(image and image.startswith(b"\x7fELF") for _, image, *_ in made)
+    names = {(entry[n], entry[n + 1]) for entry in made for n in range(2, len(entry), 2)}
+    assert (b"scale<double>", b"_Z5scaleIdEvPT_S0_") in names
+    assert (b"lonely<float const *>", b"_Z6lonelyIPKfEvPT_") in names
     again = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_cpp)
     assert again.output == ["no"]
 

@@ -10,8 +10,7 @@ from cuda_ext.compiler.translation_unit import Compiler, SourceKind, Translation
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Source
-from cuda_ext.runtime.jit.entry import Entry, EntryKernel, EntrySymbol
-from cuda_ext.runtime.jit.request import Request
+from cuda_ext.runtime.jit.request import Entry, Request
 from cuda_ext.toolchain.compile_library import compile_library
 
 
@@ -26,12 +25,7 @@ def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Comp
     plan = LibraryPlan(request.link or "", units if link else units[:1], (target,), "none", "cubin", link)
     packed = compile_library(plan, compiler)
     (image,) = packed.unit.images
-    return Entry(
-        image.architecture,
-        packed.files[image.file],
-        tuple(EntryKernel(k.expression, k.lowered, k.parameters) for k in packed.kernels),
-        tuple(EntrySymbol(s.name, s.lowered, s.space, s.type, s.size) for s in packed.symbols),
-    )
+    return Entry(image.architecture, packed.files[image.file], packed.kernels, packed.symbols)
 
 
 def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
+from cuda_ext.facts import codec
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Manifest, Options, Source, Unit
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.driver.driver import ProcessCache
-from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry
-from cuda_ext.runtime.jit.request import Request, join_requests
+from cuda_ext.runtime.jit.request import Entry, Request, join_requests
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache, write_cache
 from cuda_ext.toolchain.identity import installed_nvrtc
 
@@ -148,13 +148,8 @@ class OnDemand:
     def find(self, request: Request) -> Entry | None:
         """Return the cached entry of `request`, or ``None``."""
         key = _key(request)
-        if key not in self._entries:
-            entry = _read_entry(key)
-            if isinstance(entry, Reference):
-                # References lead to entries, never to other references.
-                entry = self._entries.get(entry.key) or _read_entry(entry.key)
-            if isinstance(entry, Entry) and request.may_be(entry):
-                self._entries[key] = entry
+        if key not in self._entries and (entry := _read_entry(key)):
+            self._entries[key] = entry
         return self._entries.get(key)
 
     def compile(self, request: Request) -> Entry:
@@ -170,18 +165,18 @@ class OnDemand:
                     f"{self.manifest.module}: {request}",
                     lambda: self.find(request),
                     lambda: self._compile(request),
-                    Entry.encode,
+                    codec.encode,
                 )
         return self._entries[key]
 
     def compile_together(self, requests: Sequence[Request]) -> None:
         """Compile `requests`, which differ only in their expressions, at once, and cache each result."""
         request = join_requests(requests)
-        entry, reference = self.compile(request), Reference(None, _key(request)).encode()
+        entry = self.compile(request)
         for each in requests:
             if each != request:
                 self._entries[_key(each)] = entry
-                write_cache(_key(each), reference)
+                write_cache(_key(each), _key(request).encode())
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
         # Sources that were built with features of one GPU may need such features here, too.
@@ -257,6 +252,11 @@ def _key(request: Request) -> str:
     return request.key(installed_nvrtc().identity)
 
 
-def _read_entry(key: str) -> Entry | Reference | None:
-    content = read_cache(key)
-    return None if content is None else decode_entry(content)
+def _read_entry(key: str) -> Entry | None:
+    """Read the entry under `key`, or the one whose key is there: of kernels that were compiled together."""
+    with suppress(ValueError):
+        content = read_cache(key) or b""
+        if len(content) == len(key):
+            content = read_cache(content.decode()) or b""
+        return codec.decode(Entry, content)
+    return None

@@ -1,4 +1,4 @@
-"""A request to compile sources of a module after it was built.
+"""A request to compile sources of a module after it was built, and the entry of the cache that answers it.
 
 A request names its sources by digests, so its cache entry is found without reading a source or loading a
 compiler. C++ programs use other keys, since their entries have larger images and no types.
@@ -12,12 +12,35 @@ from typing import NamedTuple
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import Field, key_of
+from cuda_ext.facts.kernels import Kernel, Symbol
 from cuda_ext.facts.manifest import Source
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.runtime.jit.entry import Entry
 
 # Increase it whenever the same request must have a different result.
 _KEY = "on demand 2"
+
+
+class Entry(NamedTuple):
+    """An image for ``architecture``, ``sm_90a`` or ``compute_90``, with its kernels and symbols.
+
+    Names of kernels are normalised name expressions.
+    """
+
+    architecture: str
+    image: bytes
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+
+    def kernel(self, expression: str) -> Kernel | None:
+        """Return the kernel with this normalised name expression, or ``None``."""
+        return next((kernel for kernel in self.kernels if kernel.expression == expression), None)
+
+    def lowered_name(self, entity: Kernel | Symbol) -> str | None:
+        """Return the lowered name of a kernel or symbol in this image, or ``None`` if the image lacks it."""
+        if isinstance(entity, Kernel):
+            kernel = self.kernel(entity.expression)
+            return kernel.lowered if kernel else None
+        return next((s.lowered for s in self.symbols if s.name == entity.name), None)
 
 
 class Request(NamedTuple):
@@ -46,13 +69,6 @@ class Request(NamedTuple):
             expressions = sorted(set(map(normalise, source.instantiate)))
             fields += str(len(expressions)), *expressions
         return key_of(*fields)
-
-    def may_be(self, entry: Entry) -> bool:
-        """Return True if the cached `entry` may be the result of this request."""
-        missing = set(self.expressions).difference(kernel.expression for kernel in entry.kernels)
-        number = Architecture.parse(entry.architecture).number
-        # An expression may name a variable, which the entry spells in another way.
-        return number <= self.architecture.number and len(missing) <= len(entry.symbols)
 
     def __str__(self) -> str:
         names = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)

@@ -21,26 +21,23 @@ inline namespace CUDA_EXT_ABI {
 namespace {
 
 // Change it whenever the same key must have another result.
-constexpr std::string_view key_format = "cuda-ext on demand in C++ 1";
-// The beginning of all entries (cuda_ext/runtime/jit/entry.py). Entries of C++ have kernels without
-// parameters, no symbols, and other keys.
-constexpr std::string_view entry_format = "cuda-ext on demand 1";
+constexpr std::string_view key_format = "cuda-ext on demand in C++ 2";
 
 std::string encode_entry(const CompiledUnit& unit) {
-  std::string bytes = encode({entry_format, unit.architecture, unit.image, unit.names.size()});
-  for (const auto& [expression, lowered] : unit.names) bytes += encode({expression, lowered, 0});
-  return bytes + encode({0});
+  std::string bytes = encode({unit.architecture, unit.image});
+  for (const auto& [expression, lowered] : unit.names) bytes += encode({expression, lowered});
+  return bytes;
 }
 
 // Reads the unit of an entry; returns nullptr if `content` is not an entry.
 std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
   const std::vector<std::string_view> fields = decode(content);
-  if (fields.size() % 3 != 2 || fields.size() < 5) return nullptr;
+  if (fields.empty() || fields.size() % 2) return nullptr;
   auto unit = std::make_unique<CompiledUnit>();
-  unit->architecture = fields[1];
-  unit->image = fields[2];
-  for (std::size_t i = 4; i + 1 < fields.size(); i += 3) unit->names.emplace_back(fields[i], fields[i + 1]);
-  return encode_entry(*unit) == content ? std::move(unit) : nullptr;
+  unit->architecture = fields[0];
+  unit->image = fields[1];
+  for (std::size_t i = 2; i < fields.size(); i += 2) unit->names.emplace_back(fields[i], fields[i + 1]);
+  return unit;
 }
 
 // The toolkit for this machine's driver, found at the first use.
