@@ -27,7 +27,7 @@ from cuda_ext.compiler.signatures.probes import (
     read_probe,
     without_unused_variables,
 )
-from cuda_ext.compiler.signatures.reflection import describe, read_image
+from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask, read_answers, rejected_lines
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
@@ -143,14 +143,9 @@ class Nvcc:
         is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
         options = [o for o in options_of(unit, first) if not (is_apart and o in KEEPS_PROBES)]
         options = [*target_options(first.as_kind("ptx")), *options]
-        probed = self._probe(unit, options, known_subjects(unit), ask(unit))
-        text, log, trace, names, types, answers = probed
+        text, log, trace, names, probed, answers = self._probe(unit, options, known_subjects(unit), ask(unit))
         text = without_unused_variables(without_probes(text), [unit])
-
-        def probe_more(subjects: Sequence[str]) -> Mapping[str, Probed]:
-            types.update(self._probe(unit, options, subjects)[4])  # for another image, too
-            return types
-
+        types: dict[str, Probed] = {}
         images = []
         for architecture in architectures:
             data, messages, times = text, log, trace
@@ -161,7 +156,11 @@ class Nvcc:
                 messages = "\n".join(filter(None, (log, messages)))
             image = read_image(architecture, data)
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
-            signatures = replace(describe(unit, shown, names, types, probe_more), meanings=answers)
+            types |= match_probes(shown, names, probed)
+            if unknown := unknown_subjects(unit, shown, types):
+                more = self._probe(unit, options, list(unknown))[4]
+                types |= {unknown[subject]: found for subject, found in more.items()}
+            signatures = describe(unit, shown, types, answers)
             images.append(replace(image, log=messages, names=names, signatures=signatures, trace=times))
         return tuple(images)
 

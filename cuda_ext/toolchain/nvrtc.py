@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -20,14 +20,13 @@ from cuda_ext.compiler.compile_options import (
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
 from cuda_ext.compiler.signatures.probes import (
-    Probed,
     addresses_to_keep,
     declarations_of,
     known_subjects,
     may_be_declared,
     without_unused_variables,
 )
-from cuda_ext.compiler.signatures.reflection import describe, read_image
+from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
@@ -184,23 +183,24 @@ class Nvrtc:
             text = without_unused_variables(whole, [unit])
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
-        signatures = replace(self.describe(unit, image, program), meanings=program.answers)
+        signatures = self.describe(unit, image, program)
         return replace(image, log=log, names=program.names, signatures=signatures, text=text, trace=trace)
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """Return the signatures of everything in `image`, which `program` made."""
+        meanings = program.answers
         if image.architecture.kind == "ltoir":  # it shows no names
             architecture = image.architecture.as_kind("ptx")
             options = [*self._options(unit), *_target(architecture)]
             program, _ = self._run(unit, options, known_subjects(unit))
             image = read_image(architecture, program.image("ptx"))
-
-        def probe(subjects: Sequence[str]) -> Mapping[str, Probed]:
+        types = match_probes(image, program.names, program.probed)
+        if unknown := unknown_subjects(unit, image, types):
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
-            program.probed.update(self._run(unit, options, subjects)[0].probed)  # for another image, too
-            return program.probed
-
-        return describe(unit, image, program.names, program.probed, probe)
+            more = self._run(unit, options, list(unknown))[0].probed
+            program.probed.update(more)  # for another image, too
+            types |= {unknown[subject]: found for subject, found in more.items()}
+        return describe(unit, image, types, meanings)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
         """Return the options to make lean images of `unit`; ``None`` if it is better compiled directly."""

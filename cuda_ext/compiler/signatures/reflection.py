@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cuda_ext.compiler.jobs import Product
 from cuda_ext.compiler.products import CompiledImage, Signatures
@@ -43,7 +43,7 @@ def check_product(product: Product) -> Product:
     return product
 
 
-def _assign_probes(
+def match_probes(
     image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
 ) -> dict[str, Probed]:
     """Match the subjects of `probed` with `image`; return the types by lowered name."""
@@ -59,10 +59,10 @@ def _assign_probes(
     return found
 
 
-def _unknown_subjects(
+def unknown_subjects(
     unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed]
 ) -> dict[str, str]:
-    """List the names in `image` that need a probe and are not in `probed`, by lowered name."""
+    """List the names in `image` that need a probe, with their lowered names, which are not in `probed`."""
     overloads = Counter(map(_name_of, image.entries))
     subjects = {}
     for lowered in image.entries:
@@ -72,32 +72,22 @@ def _unknown_subjects(
             types = _mangled_types(lowered, count)
             if overloads[name] > 1 and types is not None:
                 name = f"(void(*)({', '.join(each.type.spelling for each in types)}))&{name}"
-            subjects[lowered] = name
+            subjects[name] = lowered
     for lowered in image.variables:
         if lowered not in probed and _is_declared(unit, lowered):
-            subjects[lowered] = _name_of(lowered)
+            subjects[_name_of(lowered)] = lowered
     return subjects
 
 
 def describe(
-    unit: TranslationUnit,
-    image: CompiledImage,
-    names: Mapping[str, str],
-    types_of: Mapping[str, Probed],
-    probe: Callable[[list[str]], Mapping[str, Probed]],
+    unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed], meanings: Mapping[str, str]
 ) -> Signatures:
-    """Describe the contents of an `image` of `unit` as read by :func:`read_image`; `names` is its name map.
+    """Describe the contents of an `image` of `unit` as read by :func:`read_image`.
 
-    `types_of` has the types of the probed subjects. `probe` is called with the other names in the image, and
-    returns their types in a second round.
-
+    `probed` has types by lowered name. `meanings` maps names and instantiations as sources spell them.
     Variables count if the project declares them and they can be written: constants, and variables of the
     tool chain's headers, are excluded.
     """
-    probed = _assign_probes(image, names, types_of)
-    if unknown := _unknown_subjects(unit, image, probed):
-        types_of = probe(list(unknown.values()))
-        probed |= {lowered: types_of[s] for lowered, s in unknown.items() if s in types_of}
     kernels: dict[str, Kernel] = {}
     notes: dict[str, list[str]] = {_NO_TYPES: [], _NO_NAMES: []}
     for lowered, kernel in image.signatures.kernels.items():
@@ -122,7 +112,7 @@ def describe(
                 alignment=probed_type.alignment,
             )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
-    return Signatures(kernels, symbols, "\n".join(log))
+    return Signatures(kernels, symbols, "\n".join(log), meanings=meanings)
 
 
 _NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"
