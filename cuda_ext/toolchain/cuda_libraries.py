@@ -74,7 +74,7 @@ def library_version(name: str) -> tuple[int, int]:
 def library_files(name: str) -> list[str]:
     """Find the library `name` in the installed wheels, without loading it."""
     major = _major()
-    for directory in cuda_packages.library_directories(name, major):
+    for directory in cuda_packages.library_directories(major):
         for file in sorted(os.listdir(directory)):
             if _is_library(file.lower(), name, major):
                 return [f"{directory}/{file}"]

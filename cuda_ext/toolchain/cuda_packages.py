@@ -26,18 +26,12 @@ def header_directories(major: int, library: str | None = None) -> list[str]:
     return [include for include in dict.fromkeys(includes) if os.path.isdir(include)]
 
 
-def library_directories(name: str, major: int) -> list[str]:
-    """List the directories that may hold the library `name` (``nvrtc``, ``nvfatbin``...), in order."""
-    package = f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name)
-    places = [
-        f"{nvidia}/{package}/{place}"
-        for nvidia in nvidia_packages()
-        for place in ("lib", "bin", "bin/x86_64", "bin/x64")
-    ]
-    for root in _configured():
-        targets = f"{root}/targets"
-        of_targets = [f"{targets}/{each}/lib" for each in _listed(targets)]
-        places += f"{root}/lib64", f"{root}/lib", *of_targets, f"{root}/bin"
+def library_directories(major: int) -> list[str]:
+    """List the directories of libraries of the CUDA packages and toolkits of this major version, in order."""
+    places: list[str] = []
+    for root in _roots(major):
+        places += (f"{root}/{place}" for place in ("lib64", "lib", "bin", "bin/x86_64", "bin/x64", "lib/x64"))
+        places += (f"{root}/targets/{target}/lib" for target in _listed(f"{root}/targets"))
     return [place for place in places if os.path.isdir(place)]
 
 
@@ -56,13 +50,11 @@ def cudadevrt(major: int, library: str | None = None) -> str | None:
 
     The library beside `library`, or in its toolkit, comes last.
     """
-    directories = [f"{root}/{place}" for root in _roots(major) for place in ("lib", "lib64", "lib/x64")]
+    directories = library_directories(major)
     if library:
         beside = os.path.dirname(library)
         directories += [beside, f"{os.path.dirname(beside)}/lib/x64"]
-    files = (
-        f"{directory}/{name}" for directory in directories for name in ("libcudadevrt.a", "cudadevrt.lib")
-    )
+    files = (f"{each}/{name}" for each in directories for name in ("libcudadevrt.a", "cudadevrt.lib"))
     return next(filter(os.path.isfile, files), None)
 
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes a C++ compiler"),
     pytest.mark.skipif(
-        not any(d.is_relative_to(sys.prefix) for d in map(Path, library_directories("nvrtc", 13))),
+        not any(d.is_relative_to(sys.prefix) for d in map(Path, library_directories(13))),
         reason="takes NVRTC 13 from the registry, in this environment",
     ),
 ]

@@ -26,7 +26,7 @@ from tests.fixtures.messages import Messages
 from tests.fixtures.projects import build, write_project
 from tests.include.test_cpp_loader import compiled, exported_besides_exceptions
 
-LIBRARIES = [d for d in map(Path, library_directories("nvrtc", 13)) if (d / "libnvrtc.so.13").is_file()]
+LIBRARIES = [d for d in map(Path, library_directories(13)) if (d / "libnvrtc.so.13").is_file()]
 
 pytestmark = [
     pytest.mark.xdist_group("cpp_on_demand"),

@@ -448,7 +448,7 @@ def test_libraries_of_the_system_are_found(name, monkeypatch):
 def test_libraries_have_their_own_names_on_windows(monkeypatch):
     monkeypatch.setattr(cuda_libraries.sys, "platform", "win32")
     monkeypatch.setattr(cuda_libraries, "_major", lambda: 13)
-    monkeypatch.setattr(cuda_libraries.cuda_packages, "library_directories", lambda name, major: ["bin"])
+    monkeypatch.setattr(cuda_libraries.cuda_packages, "library_directories", lambda major: ["bin"])
     names = ["nvJitLink_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_130_0.alt.dll", "nvrtc64_130_0.dll"]
     monkeypatch.setattr(cuda_libraries.os, "listdir", lambda directory: names)
     assert cuda_libraries.library_files("nvrtc") == ["bin/nvrtc64_130_0.dll"]
