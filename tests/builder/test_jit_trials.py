@@ -154,7 +154,7 @@ def test_inspect_shows_what_is_not_embedded(tmp_path: Path) -> None:
     (module,) = json.loads(
         CliRunner().invoke(commands, ["inspect", "--json", str(tmp_path / "site")]).stdout
     )["modules"]
-    assert sorted(module["embedded"]) == ["device/fill.cu", "device/half.cuh", "device/scale.cu"]
+    assert sorted(module["manifest"]["embedded"]) == ["device/fill.cu", "device/half.cuh", "device/scale.cu"]
 
 
 def test_what_nvcc_alone_compiles_is_not_answered_with_nvcc(messages: Messages) -> None:

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import zipfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import plain
 from cuda_ext.facts.manifest import Options, loads
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.elf import read_elf
@@ -231,57 +232,27 @@ def test_json_of_a_wheel(old: Built) -> None:
         "kind": "wheel",
         "size": old.wheel.stat().st_size,
     }
-    assert list(module) == [
-        *("name", "place", "size", "compiler", "compress", "jit", "embedded", "variants"),
-        *("units", "kernels", "symbols"),
-    ]
-    assert (module["name"], module["place"]) == ("p.kernels", "p/kernels")
-    assert (module["compress"], module["jit"], module["variants"]) == ("size", True, {})
-    assert module["compiler"].startswith("nvrtc ")
-    assert list(module["embedded"]) == ["device/axpy.cu", "device/factor.cuh", "device/spills.cu"]
+    assert list(module) == ["place", "size", "manifest", "images"]
+    written = loads((old.kernels / "manifest.json").read_bytes(), "")
+    manifest = module["manifest"]
+    assert (module["place"], manifest["module"], manifest["compress"]) == ("p/kernels", "p.kernels", "size")
+    assert manifest["units"] == plain(tuple(written.units), [])
+    assert manifest["kernels"] == plain(tuple(written.kernels), [])
+    assert list(manifest["embedded"]) == ["device/axpy.cu", "device/factor.cuh", "device/spills.cu"]
     assert 0 < module["size"] < found["size"]
-    assert module["symbols"] == [
-        {
-            "name": "weights",
-            "lowered": "weights",
-            "space": "constant",
-            "type": "float[9]",
-            "size": 36,
-        }
-    ]
-    axpy, spills = module["units"]
-    (source,) = axpy["sources"]
-    assert len(source.pop("sha256")) == 64
-    assert source == {
-        "name": "device/axpy.cu",
-        "options": ["--std=c++17", "-DCOUNT=40"],
-        "instantiate": ["axpy<float>"],
-    }
-    assert [image["architecture"] for image in spills["images"]] == ["sm_80", "compute_80"]
-    for image in spills["images"]:
-        assert (image["file"], image["codec"], image["missing"]) == ("spills.fatbin", "zstd", None)
-        assert 0 < image["stored"] < image["size"]
+    images = [image for image in module["images"] if image["unit"] == "device/spills.cu"]
+    assert [image["architecture"] for image in images] == ["sm_80", "compute_80"]
+    for image in images:
+        assert (image["codec"], image["missing"]) == ("zstd", None)
+        assert 0 < image["stored"] < written.units[1].images[0].size
 
 
 def test_json_of_kernels_matches_ptxas(old: Built) -> None:
-    axpy, spills = inspected(old.wheel)["modules"][0]["kernels"]
-    assert axpy["signature"] == "axpy<float>(int n, float a, const float* x, float* y)"
-    assert (axpy["name"], axpy["unit"]) == ("axpy<float>", "device/axpy.cu")
-    assert axpy["lowered"].startswith("_Z4axpyIf")
-    cubin, ptx = spills["images"]
-    assert (ptx["architecture"], ptx["resources"]) == ("compute_80", None)
+    *_, cubin, ptx = inspected(old.wheel)["modules"][0]["images"]
+    assert (ptx["architecture"], ptx["kernels"]) == ("compute_80", {"spills": None})
     expected = compiled(SPILLS, "sm_80").usage["spills"]
-    assert cubin["resources"] == {
-        "code": expected.code,
-        "registers": 32,
-        "stack": expected.stack,
-        "deepest_stack": expected.stack,
-        "spill_stores": expected.spill_stores,
-        "spill_loads": expected.spill_loads,
-        "shared": 0,
-        "constant": expected.constant,
-        "max_threads": 1024,
-    }
+    assert cubin["kernels"] == {"spills": asdict(expected)}
+    assert (expected.registers, expected.max_threads) == (32, 1024)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -330,8 +301,7 @@ def test_directories_and_import_names_are_accepted(
             found = inspected(name)
         assert found["kind"] == kind
         assert not {"p", "one"} & {*sys.modules}
-        for field in ("name", "compiler", "embedded", "units", "kernels", "symbols"):
-            assert found["modules"][0][field] == module[field]
+        assert found["modules"][0]["manifest"] == module["manifest"]
 
 
 def test_the_command_line(old: Built) -> None:
@@ -342,7 +312,7 @@ def test_the_command_line(old: Built) -> None:
 
 
 def test_fatbins_cubins_and_ptx_are_accepted(old: Built, tmp_path: Path) -> None:
-    expected = {kernel["lowered"]: kernel for kernel in inspected(old.wheel)["modules"][0]["kernels"]}
+    expected = [image["kernels"] for image in inspected(old.wheel)["modules"][0]["images"]]
     image = compiled(SPILLS, "sm_80")
     (tmp_path / "k.cubin").write_bytes(image.data)
     (tmp_path / "k.ptx").write_bytes(compiled(SPILLS, "compute_80").data)
@@ -353,18 +323,19 @@ def test_fatbins_cubins_and_ptx_are_accepted(old: Built, tmp_path: Path) -> None
     ):
         found = inspected(path)
         (module,) = found["modules"]
-        (kernel,) = module["kernels"]
+        manifest = module["manifest"]
         assert (found["kind"], found["size"]) == (kind, path.stat().st_size)
-        assert (module["name"], module["compiler"], module["jit"]) == (path.name, None, None)
-        assert (kernel["name"], kernel["signature"], len(kernel["images"])) == ("spills", None, count)
-        assert all(image in expected["spills"]["images"] for image in kernel["images"])
+        assert (manifest["module"], manifest["compiler"]) == (path.name, "")
+        assert [kernel["expression"] for kernel in manifest["kernels"]] == ["spills"]
+        assert len(module["images"]) == count
+        assert all(image["kernels"] in expected for image in module["images"])
 
 
 def test_missing_decompressors_are_reported(old: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (module,) = inspected(old.wheel)["modules"]
-    assert {image["missing"] for unit in module["units"] for image in unit["images"]} == {"zstandard"}
-    assert [image["resources"] for kernel in module["kernels"] for image in kernel["images"]] == [None] * 4
+    assert [image["missing"] for image in module["images"]] == ["zstandard"] * 4
+    assert {resources for image in module["images"] for resources in image["kernels"].values()} == {None}
     output = shown(old.wheel)
     assert "spills(const float* x, float* y, int n)\n  sm_80         compressed\n" in output
     assert output.endswith('images are compressed; "pip install zstandard" to see what is in them\n')
@@ -381,9 +352,10 @@ def test_missing_decompressors_are_reported(old: Built, monkeypatch: pytest.Monk
 )
 def test_kernels_are_selected_by_pattern(new: Built, pattern: str, names: list[str]) -> None:
     (module,) = inspected(new.wheel, "--kernel", pattern)["modules"]
-    assert [kernel["name"] for kernel in module["kernels"]] == names
-    assert {unit["title"] for unit in module["units"]} == {kernel["unit"] for kernel in module["kernels"]}
-    assert module["symbols"] == []
+    manifest = module["manifest"]
+    assert [kernel["expression"] for kernel in manifest["kernels"]] == names
+    assert [source["name"] for unit in manifest["units"] for source in unit["sources"]] == ["device/axpy.cu"]
+    assert manifest["symbols"] == []
 
 
 def test_json_of_a_difference(old: Built, new: Built) -> None:
@@ -463,9 +435,9 @@ def test_units_of_one_source_have_distinct_titles(tmp_path: Path) -> None:
     (package,) = build(write_project(tmp_path, table, {"device/scale.cu": SCALE})).values()
     package.write(tmp_path / "kernels")
     (module,) = inspected(tmp_path)["modules"]
-    titles = [unit["title"] for unit in module["units"]]
-    assert titles == [f"device/scale.cu scale<{type_}>" for type_ in ("float", "int")]
-    assert [kernel["unit"] for kernel in module["kernels"]] == titles
+    assert [(image["unit"], list(image["kernels"])) for image in module["images"]] == [
+        (f"device/scale.cu scale<{type_}>", [f"scale<{type_}>"]) for type_ in ("float", "int")
+    ]
 
 
 def test_modules_of_one_name_are_not_compared(old: Built, tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def inspect(
         contents = _select_kernels(contents, pattern)
         contents = contents if other else [each.without_empty_modules() for each in contents]
     if as_json:
-        from cuda_ext.cli.inspect.inspect_json import contents_as_json, difference_as_json
+        from cuda_ext.cli.inspect.comparing import difference_as_json
 
-        echo_json(difference_as_json(*contents) if other else contents_as_json(*contents))
+        echo_json(difference_as_json(*contents) if other else contents[0].as_json())
     else:
         from cuda_ext.cli.inspect.display import show_contents, show_difference, show_sizes
 
@@ -67,11 +67,13 @@ def inspect(
 
 
 def _select_kernels(contents: list[Contents], pattern: str) -> list[Contents]:
+    from cuda_ext.cli.inspect.contents import names_of
+
     # A unit that holds the kernel in one of the two is compared in both.
     titles = set().union(*(each.units_with(pattern) for each in contents))
     selected = [each.with_kernels(pattern, titles) for each in contents]
     if not any(each.kernels for each in selected):
-        names = [name for each in contents for kernel in each.kernels for name in kernel.names]
+        names = [name for each in contents for kernel in each.kernels for name in names_of(kernel)]
         raise Failure(
             f"no kernel matches {pattern!r}",
             where=contents[-1].path,

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from cuda_ext.builder.report.difference import Build, Difference, Place, compare
-from cuda_ext.cli.inspect.contents import Contents, Image, Module, Variable
+from cuda_ext.cli.inspect.contents import Contents, Module, spell_options
 from cuda_ext.cli.terminal import Failure
+from cuda_ext.facts.codec import plain
+from cuda_ext.facts.kernels import Symbol
 
 # What is compared, by kind, and the parts of a place. The source of a setting of the module is empty.
 PLACES = {
@@ -36,9 +38,10 @@ def compare_contents(before: Contents, after: Contents) -> Difference:
         return _compare_by_lowered_name(before, after)
     old, new = _unambiguous_modules(before), _unambiguous_modules(after)
     if len(old) == len(new) == 1:  # it may have been renamed
-        old = [replace(old[0], name=new[0].name)]
+        manifest = old[0].manifest._replace(module=new[0].manifest.module)
+        old = [replace(old[0], manifest=manifest)]
     is_part = before.is_part or after.is_part
-    ship = not is_part and all(module.embedded is not None for module in (*old, *new))
+    ship = not is_part and all(module.manifest.embedded is not None for module in (*old, *new))
     same_kind = before.kind == after.kind and not is_part
     difference = compare(
         _describe_build(old, before.files if same_kind else {}, ship),
@@ -57,27 +60,29 @@ def _compare_by_lowered_name(before: Contents, after: Contents) -> Difference:
             f"{before.path} and {after.path} have no kernels in common",
             remedy="name two builds of the same kernels",
         )
-    old, new = (_rename_by_lowered_name(each, common) for each in both)
-    difference = compare(
-        _describe_build(old, {}, ship=False), _describe_build(new, {}, ship=False), shipped_size
-    )
+    old, new = (_describe_kernels(each, common) for each in both)
+    difference = compare(old, new, shipped_size)
     known = {kind: difference.changes[kind] for kind in ("architectures", "kernels")}
     return replace(difference, changes={**dict.fromkeys(PLACES, ()), **known})
 
 
-def _rename_by_lowered_name(contents: Contents, common: set[str]) -> Sequence[Module]:
-    """Return the units that hold kernels in `common`, in modules without names."""
-    modules = []
+def _describe_kernels(contents: Contents, common: set[str]) -> Build:
+    """Return the units that hold kernels in `common`, by lowered names."""
+    build: dict[str, dict[Place, Any]] = {"images": {}, "kernels": {}}
     for module in contents.modules:
-        shared = {kernel.unit for kernel in module.kernels if kernel.lowered in common}
-        units = (replace(u, title=f"{module.name} {u.title}") for u in module.units if u.title in shared)
-        kernels = (replace(k, name=k.lowered) for k in module.kernels if k.unit in shared)
-        modules.append(replace(module, name="", units=tuple(units), kernels=tuple(kernels)))
-    return modules
+        manifest, titles = module.manifest, module.titles
+        shared = {titles[kernel.unit] for kernel in manifest.kernels if kernel.lowered in common}
+        for title, image, content in module.images():
+            if title in shared:
+                build["images"]["", f"{manifest.module} {title}", image.architecture] = content.stored
+        for kernel in manifest.kernels:
+            for image, resources in module.images_of(kernel) if titles[kernel.unit] in shared else ():
+                build["kernels"]["", kernel.lowered, image.architecture] = resources
+    return build
 
 
 def _unambiguous_modules(contents: Contents) -> Sequence[Module]:
-    if len({module.name for module in contents.modules}) < len(contents.modules):
+    if len({module.manifest.module for module in contents.modules}) < len(contents.modules):
         places = ", ".join(sorted(module.place for module in contents.modules))
         raise Failure(
             f"has several modules of one name, in {places}", where=contents.path, remedy="name one of them"
@@ -91,35 +96,69 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
     # The metadata of a wheel lies in a directory with the version in its name.
     build["files"] = {(re.sub(r"^[^/]*\.(dist-info|data)/", r"*.\1/", path),): n for path, n in files.items()}
     for module in modules:
-        name = module.name
+        manifest = module.manifest
+        name, embedded = manifest.module, manifest.embedded
         build["modules"][name,] = name
         build["settings"] |= {
-            (name, "", "compiler"): module.compiler or "",
-            (name, "", "compress"): module.compress or "",
-            (name, "", "jit"): "yes" if module.jit else "no",
+            (name, "", "compiler"): f"{manifest.compiler} {manifest.version}",
+            (name, "", "compress"): manifest.compress,
+            (name, "", "jit"): "no" if embedded is None else "yes",
         }
-        build["symbols"] |= {(name, symbol.name): symbol for symbol in module.symbols}
+        # The number of a unit is not part of a variable.
+        build["symbols"] |= {(name, symbol.name): symbol._replace(unit=0) for symbol in manifest.symbols}
         if ship:
-            build["sources"] |= {(name, file): digest for file, digest in (module.embedded or {}).items()}
-        for unit in module.units:
-            build["units"][name, unit.title] = unit.title
-            build["images"] |= {(name, unit.title, image.architecture): image for image in unit.images}
+            build["sources"] |= {(name, file): digest for file, digest in (embedded or {}).items()}
+        for title, unit in zip(module.titles, manifest.units, strict=True):
+            build["units"][name, title] = title
             for source in unit.sources:
-                build["settings"][name, source.name, "options"] = " ".join(source.options)
+                build["settings"][name, source.name, "options"] = spell_options(source)
                 if not ship:
                     build["sources"][name, source.name] = source.sha256
-        for kernel in module.kernels:
-            build["kernels"] |= {(name, kernel.name, i.architecture): i.resources for i in kernel.images}
+        for title, image, content in module.images():
+            build["images"][name, title, image.architecture] = content.stored
+        for kernel in manifest.kernels:
+            for image, resources in module.images_of(kernel):
+                build["kernels"][name, kernel.expression, image.architecture] = resources
     return build
 
 
 def shipped_size(value: object) -> int:
     """Return the bytes that ship of an image, a variable or a file; 0 for everything else."""
-    match value:
-        case Image():
-            return value.stored
-        case Variable():
-            return value.size
-        case int():
-            return value
-    return 0
+    if isinstance(value, Symbol):
+        return value.size
+    return value if isinstance(value, int) else 0
+
+
+def difference_as_json(before: Contents, after: Contents) -> dict[str, object]:
+    """Return all that changed from `before` to `after`. Raises as :func:`compare_contents` does.
+
+    ``before`` and ``after`` of a change are ``null`` where there is nothing. Fields may be added; any other
+    change increases ``schema``::
+
+        {"schema": 1, "before": {"path", "kind", "size"}, "after": {...}, "same",
+         each kind in PLACES: [{the parts of the place, "before", "after"}],
+         "new": [{"module", "kernel", "architectures"}], "gone": [...]}
+    """
+    difference = compare_contents(before, after)
+    kernels = {"new": difference.new, "gone": difference.gone}
+    return {
+        "schema": 1,
+        "before": before.head,
+        "after": after.head,
+        "same": difference.is_empty,
+        **{
+            kind: [
+                {
+                    **dict(zip(parts, change.place, strict=True)),
+                    "before": plain(change.before, []),
+                    "after": plain(change.after, []),
+                }
+                for change in difference.changes[kind]
+            ]
+            for kind, parts in PLACES.items()
+        },
+        **{
+            kind: [{"module": m, "kernel": k, "architectures": a} for (m, k), a in by_place.items()]
+            for kind, by_place in kernels.items()
+        },
+    }

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from cuda_ext.builder.report.difference import Change, Place
 from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
-from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
+from cuda_ext.cli.inspect.contents import Contents, ImageContent, Module, spell_options
 from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
 from cuda_ext.cli.terminal import show_line
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Image
+from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.quantities import format_count, format_size
 
 NOTHING = "\N{EN DASH}"
@@ -21,6 +24,8 @@ _REMARKS = {
     "lto": "LTO-IR, which has to be linked",
     "tile": "Tile IR, which the driver compiles",
 }
+# The style of kernels that spill registers.
+_SPILLED = "yellow"
 # Resources by the headings of their columns.
 _RESOURCES = {
     "registers": "registers",
@@ -41,8 +46,8 @@ def show_contents(contents: Contents) -> None:
     show_line(f"{_title(contents)}, {counts}")
     for module in contents.modules:
         _show_module(module, contents)
-    images = [image for module in contents.modules for unit in module.units for image in unit.images]
-    for package in sorted({image.missing for image in images if image.missing}):
+    missing = {content.missing for module in contents.modules for content in module.contents.values()}
+    for package in sorted(filter(None, missing)):
         show_line(f'\nimages are compressed; "pip install {package}" to see what is in them')
 
 
@@ -50,10 +55,11 @@ def show_sizes(contents: Contents) -> None:
     """Print what the bytes of each image are for, module by module."""
     show_line(_title(contents))
     for module in contents.modules:
-        images = [image for unit in module.units for image in unit.images]
-        parts = list(dict.fromkeys(part for image in images for part in image.parts or ()))
-        groups = [(unit.title, [_size_row(image, parts) for image in unit.images]) for unit in module.units]
-        show_groups(("architecture", *parts, "size", "stored"), groups, _MOST_KERNELS)
+        parts = list(dict.fromkeys(part for *_, content in module.images() for part in content.parts or ()))
+        groups: dict[str, list[Row]] = {title: [] for title in module.titles}
+        for title, image, content in module.images():
+            groups[title].append(_size_row(image, content, parts))
+        show_groups(("architecture", *parts, "size", "stored"), [*groups.items()], _MOST_KERNELS)
     show_line(("bytes; constants include parameters, other is what the driver needs to load", "dim"))
 
 
@@ -111,73 +117,81 @@ def _title(contents: Contents) -> str:
 
 
 def _show_module(module: Module, contents: Contents) -> None:
-    if module.compiler is not None:
+    manifest = module.manifest
+    if manifest.compiler:
         show_line()
-        show_line((module.name, "bold"))
+        show_line((manifest.module, "bold"))
         for label, value in _facts(module, contents):
             show_line((f"{label:<13}", "dim"), value)
-    sources = [source for unit in module.units for source in unit.sources]
-    digests = ((s.name, s.sha256[:_DIGEST] or NOTHING, " ".join(s.options)) for s in sources)
-    show_table(("source", "digest", "options"), map(list, dict.fromkeys(digests)))
+        sources = [source for unit in manifest.units for source in unit.sources]
+        digests = ((s.name, s.sha256[:_DIGEST] or NOTHING, spell_options(s)) for s in sources)
+        show_table(("source", "digest", "options"), map(list, dict.fromkeys(digests)))
+    # The title of a unit stands beside its first image.
+    first = {title: image for title, image, _ in reversed([*module.images()])}
     images = (
-        [unit.title if image is unit.images[0] else "", *_image_cells(image)]
-        for unit in module.units
-        for image in unit.images
+        [title if image is first[title] else "", *_image_cells(image, content)]
+        for title, image, content in module.images()
     )
     show_table(("image of", "architecture", "format", ">stored", ">size"), images)
     groups = [
-        (kernel.signature or kernel.name, [*map(_image_row, kernel.images)]) for kernel in module.kernels
+        (
+            kernel.signature if manifest.compiler else kernel.expression,
+            [_kernel_row(kernel, *found) for found in module.images_of(kernel)],
+        )
+        for kernel in manifest.kernels
     ]
-    fixed = ["launch"] if any(image.launch for kernel in module.kernels for image in kernel.images) else []
+    fixed = ["launch"] if any(image.launches for _, image, _ in module.images()) else []
     show_groups(("architecture", *_RESOURCES, *fixed), groups, _MOST_KERNELS)
-    shown = [image.resources for kernel in module.kernels[:_MOST_KERNELS] for image in kernel.images]
-    if any(resources and resources.spilled for resources in shown):
+    if any(style == _SPILLED for _, own in groups[:_MOST_KERNELS] for _, style in own):
         show_line(("spills: bytes that each thread stores + loads", "dim"))
     variables = (
         [" ".join(filter(None, (f"__{s.space}__", s.type, s.name))), format_size(s.size)]
-        for s in module.symbols
+        for s in manifest.symbols
     )
     show_table(("variable", ">size"), variables)
 
 
 def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
+    manifest = module.manifest
     if module.place != ".":
         yield "place", module.place
-    yield "compiler", module.compiler or ""
-    yield "compression", module.compress or ""
-    if module.embedded is None:
+    yield "compiler", f"{manifest.compiler} {manifest.version}"
+    yield "compression", manifest.compress
+    if manifest.embedded is None:
         yield "jit", "no"
     else:
-        sources = (source.name for unit in module.units for source in unit.sources)
-        missing = [name for name in dict.fromkeys(sources) if name not in module.embedded]
+        sources = (source.name for unit in manifest.units for source in unit.sources)
+        missing = [name for name in dict.fromkeys(sources) if name not in manifest.embedded]
         without = f", without {', '.join(missing)}" if missing else ""
-        yield "jit", f"yes, {format_count(len(module.embedded), 'embedded file')}{without}"
+        yield "jit", f"yes, {format_count(len(manifest.embedded), 'embedded file')}{without}"
     share = f", {module.size / contents.size:.0%} of the {contents.kind}" if contents.size else ""
     yield "size", f"{format_size(module.size)}{share if module.size != contents.size else ''}"
-    for name, candidates in (module.variants or {}).items():
-        yield "variants", f"{name}: {candidates}"
+    for variants in manifest.variants:
+        if not variants.specialised:
+            yield "variants", f"{variants.name}: {variants}"
 
 
-def _image_cells(image: Image) -> tuple[str, ...]:
-    form = image.kind if image.codec == "none" else f"{image.kind}, {image.codec}"
-    return image.architecture, form, format_size(image.stored), format_size(image.size)
+def _image_cells(image: Image, content: ImageContent) -> tuple[str, ...]:
+    form = image.kind if content.codec == "none" else f"{image.kind}, {content.codec}"
+    return image.architecture, form, format_size(content.stored), format_size(image.size)
 
 
-def _size_row(image: Image, parts: Sequence[str]) -> Row:
-    sizes = [*((image.parts or {}).get(part) for part in parts), image.size, image.stored]
+def _size_row(image: Image, content: ImageContent, parts: Sequence[str]) -> Row:
+    sizes = [*((content.parts or {}).get(part) for part in parts), image.size, content.stored]
     return (image.architecture, *map(_number, sizes)), ""
 
 
-def _image_row(image: KernelImage) -> Row:
-    """Return the resources of a kernel on an architecture, or why they are not known."""
-    if (resources := image.resources) is None:
+def _kernel_row(kernel: Kernel, image: Image, resources: Resources | None) -> Row:
+    """Return the resources of a kernel in an image, or why they are not known."""
+    if resources is None:
         remark = _REMARKS.get(image.architecture.partition("_")[0], "compressed")
         return (image.architecture, remark), "dim"
     cells = {heading: _number(getattr(resources, field)) for heading, field in _RESOURCES.items()}
     if resources.spilled:
         cells["spills"] = f"{resources.spill_stores:,}+{resources.spill_loads:,}"
-    launch = [image.launch] if image.launch else []
-    return (image.architecture, *cells.values(), *launch), "yellow" if resources.spilled else ""
+    launch = image.launches.get(kernel.expression)
+    fixed = [str(launch)] if launch else []
+    return (image.architecture, *cells.values(), *fixed), _SPILLED if resources.spilled else ""
 
 
 def _number(value: int | None) -> str:

@@ -7,24 +7,13 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.cli.inspect.contents import (
-    Contents,
-    Image,
-    Kernel,
-    KernelImage,
-    Kind,
-    Module,
-    Source,
-    Unit,
-    Variable,
-)
+from cuda_ext.cli.inspect.contents import Contents, ImageContent, Kind, Module, unique_titles
 from cuda_ext.cli.inspect.places import (
     Package,
     packages_below,
@@ -33,16 +22,13 @@ from cuda_ext.cli.inspect.places import (
     read_file,
 )
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
-from cuda_ext.facts import kernels
-from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.architecture import TILE_IR, ImageKind
-from cuda_ext.facts.kernels import Symbol
-from cuda_ext.facts.manifest import FILE_NAME, Manifest
+from cuda_ext.facts.kernels import Kernel, Symbol
+from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Source, Unit, loads
 from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats import ptx
-from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
+from cuda_ext.formats.cubin import read_cubin, read_sizes
 from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.tile_ir import MAGIC
@@ -54,15 +40,6 @@ _FATBIN, _ELF = (0xBA55ED50).to_bytes(4, "little"), b"\x7fELF"
 _MACHINE, _CUDA = slice(18, 20), (190).to_bytes(2, "little")
 # The Python packages that decompress images.
 _DECOMPRESSORS = {"lz4": "lz4", "zstd": "zstandard"}
-
-
-@dataclass(frozen=True, slots=True)
-class _ImageContent:
-    """An image with its kernels and variables by lowered name."""
-
-    image: Image
-    kernels: Mapping[str, Resources | None] = field(default_factory=dict)
-    variables: Mapping[str, Symbol] = field(default_factory=dict)
 
 
 def read_contents(name: str) -> Contents:
@@ -86,7 +63,7 @@ def read_contents(name: str) -> Contents:
             where=name,
             remedy="name a wheel, a fatbin, a cubin, PTX, a directory or a module",
         )
-    module = _describe_file(path.name, len(data), _read_images(data, path.name, name))
+    module = _describe_file(path.name, len(data), _read_images(data, name))
     return Contents(name, kind, len(data), (module,), {path.name: len(data)})
 
 
@@ -131,118 +108,77 @@ def _read_modules(name: str, kind: Kind, packages: Iterable[Package]) -> Content
 
 def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int]]:
     """Read a module with a manifest; also return the sizes of its files."""
-    manifest = manifest_file.loads(package.read(FILE_NAME), f"{where}: {FILE_NAME}")
+    manifest = loads(package.read(FILE_NAME), f"{where}: {FILE_NAME}")
+    # All records are read here, where damage is reported.
+    manifest = manifest._replace(
+        units=tuple(manifest.units),
+        kernels=tuple(manifest.kernels),
+        symbols=tuple(manifest.symbols),
+        variants=tuple(manifest.variants),
+    )
     listed = {image.file: image for unit in manifest.units for image in unit.images}
     try:
-        contents = {file: _read_listed_file(package, image, where) for file, image in listed.items()}
-        names = [FILE_NAME, *listed, *(f"sources/{source}" for source in manifest.embedded or ())]
-        sizes = {file: package.size(file) for file in names}
+        read = {file: _read_listed_file(package, image, where) for file, image in listed.items()}
+        sizes = {file: package.size(file) for file in (FILE_NAME, *manifest.files)}
     except (KeyError, FileNotFoundError) as error:
         raise Failure(
             f"a file that {FILE_NAME} lists is missing: {error}", where=where, remedy=_REBUILD
         ) from None
-    images = [
-        [_select_image(image, contents[image.file], where) for image in u.images] for u in manifest.units
-    ]
-    titles = _unique_titles(manifest)
-    module = Module(
-        name=manifest.module,
-        place=package.place,
-        size=sum(sizes.values()),
-        compiler=f"{manifest.compiler} {manifest.version}",
-        compress=manifest.compress,
-        jit=manifest.embedded is not None,
-        embedded=manifest.embedded,
-        variants={each.name: str(each) for each in manifest.variants if not each.specialised},
-        units=tuple(
-            Unit(title, tuple(map(_describe_source, unit.sources)), tuple(each.image for each in own))
-            for title, unit, own in zip(titles, manifest.units, images, strict=True)
-        ),
-        kernels=tuple(
-            Kernel(
-                kernel.expression,
-                kernel.signature,
-                kernel.lowered,
-                titles[kernel.unit],
-                tuple(
-                    _describe_kernel(kernel, lowered, image, content)
-                    for image, content in zip(
-                        manifest.units[kernel.unit].images, images[kernel.unit], strict=True
-                    )
-                    if (lowered := manifest.lowered_name(kernel, image)) is not None
-                ),
-            )
-            for kernel in manifest.kernels
-        ),
-        symbols=tuple(Variable(s.name, s.lowered, s.space, s.type, s.size) for s in manifest.symbols),
-    )
-    return module, sizes
+    titles = unique_titles(manifest)
+    contents = {
+        (title, image.architecture): _select_image(image, read[image.file], where)
+        for title, unit in zip(titles, manifest.units, strict=True)
+        for image in unit.images
+    }
+    return Module(package.place, sum(sizes.values()), manifest, titles, contents), sizes
 
 
-def _describe_kernel(
-    kernel: kernels.Kernel, lowered: str, image: manifest_file.Image, content: _ImageContent
-) -> KernelImage:
-    launch = image.launches.get(kernel.expression)
-    resources = content.kernels.get(lowered)
-    return KernelImage(image.architecture, lowered, resources, str(launch) if launch else None)
-
-
-def _read_listed_file(package: Package, image: manifest_file.Image, where: str) -> Sequence[_ImageContent]:
+def _read_listed_file(package: Package, image: Image, where: str) -> Sequence[ImageContent]:
     """Read the images in the file that `image` lies in."""
     data = package.read(image.file)
     if sha256(data).hex() != image.sha256:
         raise Failure(
             f"{image.file} is not the file that {FILE_NAME} describes", where=where, remedy=_REBUILD
         )
-    return _read_images(data, image.file, f"{where}: {image.file}", image.architecture)
+    return _read_images(data, f"{where}: {image.file}", image.architecture)
 
 
-def _select_image(image: manifest_file.Image, contents: Sequence[_ImageContent], where: str) -> _ImageContent:
-    by_architecture = {content.image.architecture: content for content in contents}
+def _select_image(image: Image, contents: Sequence[ImageContent], where: str) -> ImageContent:
+    by_architecture = {content.architecture: content for content in contents}
     # The only image of a file need not contain its architecture.
     content = contents[0] if len(contents) == 1 else by_architecture.get(image.architecture)
     if content is None:
         raise Failure(f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD)
-    return replace(content, image=replace(content.image, architecture=image.architecture, size=image.size))
+    return content
 
 
-def _unique_titles(manifest: Manifest) -> Sequence[str]:
-    """Return the titles of units; units of one source are distinguished by their instantiations."""
-    counts = Counter(unit.title for unit in manifest.units)
-    return [
-        " ".join([unit.title, *(name for source in unit.sources for name in source.instantiate)])
-        if counts[unit.title] > 1
-        else unit.title
-        for unit in manifest.units
-    ]
-
-
-def _describe_source(source: manifest_file.Source) -> Source:
-    options = source.options
-    flags = {"relaxed-constexpr": options.relaxed_constexpr, "relocatable": options.relocatable}
-    if source.name.endswith(".py"):  # whose options are in the instantiations
-        return Source(source.name, source.sha256, (), source.instantiate)
-    spelled = (*common_options(options), *(name for name, is_set in flags.items() if is_set))
-    return Source(source.name, source.sha256, spelled, source.instantiate)
-
-
-def _describe_file(file: str, size: int, contents: Sequence[_ImageContent]) -> Module:
+def _describe_file(file: str, size: int, contents: Sequence[ImageContent]) -> Module:
     """Describe a file without a manifest, of which only lowered names are known."""
-    kernels: dict[str, list[KernelImage]] = {}
-    symbols: dict[str, Variable] = {}
-    for content in contents:
-        for name, resources in content.kernels.items():
-            kernels.setdefault(name, []).append(KernelImage(content.image.architecture, name, resources))
-        for name, variable in content.variables.items():
-            symbols.setdefault(name, Variable(name, name, variable.space, "", variable.size))
-    return Module(
-        name=file,
-        place=".",
-        size=size,
-        units=(Unit(file, (), tuple(content.image for content in contents)),),
-        kernels=tuple(Kernel(name, None, name, file, tuple(each)) for name, each in sorted(kernels.items())),
-        symbols=tuple(symbols[name] for name in sorted(symbols)),
+    names = sorted({name for content in contents for name in content.definitions.kernels})
+    variables = {n: each for content in contents for n, each in content.definitions.variables.items()}
+    images = [
+        Image(
+            content.architecture,
+            content.kind,
+            file,
+            content.size,
+            "",
+            {name: None for name in names if name not in content.definitions.kernels},
+        )
+        for content in contents
+    ]
+    manifest = Manifest(
+        schema=SCHEMA,
+        module=file,
+        compiler="",
+        version="",
+        compress="none",
+        units=(Unit((Source(file),), tuple(images)),),
+        kernels=tuple(Kernel(name, name, 0, ()) for name in names),
+        symbols=tuple(Symbol(n, n, 0, each.space, "", each.size) for n, each in sorted(variables.items())),
     )
+    own = {(file, content.architecture): content for content in contents}
+    return Module(".", size, manifest, [file], own)
 
 
 def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx", "tileir"] | None:
@@ -256,13 +192,13 @@ def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx", "tileir"] | Non
     return "ptx" if ptx.target(data) else None
 
 
-def _read_images(data: bytes, file: str, where: str, architecture: str = "") -> Sequence[_ImageContent]:
-    """Read the images in `data`, the bytes of `file`; `where` names it in errors.
+def _read_images(data: bytes, where: str, architecture: str = "") -> Sequence[ImageContent]:
+    """Read the images in `data`; `where` names it in errors.
 
     `architecture` is that of an image which does not contain its own.
     """
     try:
-        return [_read_image(entry, file) for entry in _list_images(data, architecture)]
+        return [_read_image(entry) for entry in _list_images(data, architecture)]
     except (BuildError, FatbinError) as error:
         raise Failure(str(error), where=where, remedy="build, install or download it again") from None
 
@@ -284,17 +220,17 @@ def _list_images(data: bytes, architecture: str) -> Sequence[FatbinEntry]:
     return [FatbinEntry(0, kind, architecture, "none", False, len(data), data)]
 
 
-def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
+def _read_image(entry: FatbinEntry) -> ImageContent:
     decompressor = _DECOMPRESSORS.get(entry.codec)
     missing = decompressor if decompressor and find_spec(decompressor) is None else None
-    image = Image(entry.architecture, entry.kind, file, entry.codec, len(entry.stored), entry.size, missing)
+    content = ImageContent(
+        entry.architecture, entry.kind, entry.codec, len(entry.stored), entry.size, missing
+    )
     if missing or entry.kind == "ltoir":
-        return _ImageContent(image)
+        return content
     try:
         data = entry.payload()
-        found = read_definitions(entry.kind, data)
-        if entry.kind == "cubin":
-            image = replace(image, parts=read_sizes(data))
-        return _ImageContent(image, {n: found.usage.get(n) for n in found.kernels}, found.variables)
+        parts = read_sizes(data) if entry.kind == "cubin" else None
+        return replace(content, parts=parts, definitions=read_definitions(entry.kind, data))
     except BuildError as error:
         raise BuildError(str(error), where=entry.architecture) from None
