@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cuda_ext.cli.commands import commands
 from cuda_ext.errors import BuildError, describe_error, escape_controls
-from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations.backend import exit_with_error
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ Needs hatchling 1.27 or newer.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations import exit_with_error
-from cuda_ext.integrations.config_settings import build_environment
+from cuda_ext.integrations.backend import build_environment, build_packages, exit_with_error
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
@@ -45,7 +44,6 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     PLUGIN_NAME = "cuda-ext"
 
-    _environ: Mapping[str, str]
     _scratch: TemporaryDirectory[str] | None = None  # removed with this object, even if the build fails
 
     @exit_with_error()
@@ -53,20 +51,23 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         """Set the files that hatchling adds, and those that it leaves out."""
         if self.target_name not in ("sdist", "wheel"):
             return
-        self._environ = build_environment()
+        environ = build_environment()
         project = self._project()
         self._exclude_generated()
         added = build_data["force_include"]
         if self.target_name == "sdist":
             added.update((str(Path(self.root, path)), str(path)) for path in project.source_files())
             return
-        from cuda_ext.builder.package.in_place import check_places
+        from cuda_ext.builder.package.in_place import check_places, write_in_place
 
         check_places(project, self._directories, self._source_directory, "hatchling")
-        if version == "editable":
-            self._build_in_place(project)
+        editable = version == "editable"
+        place = self._source_directory
+        packages = build_packages(project, self.app.display_info, environ, place, editable=editable)
+        if editable:
+            write_in_place(project, packages, {package.name: place(package.name) for package in packages})
         else:
-            added.update(self._build_apart(project))
+            added.update(self._build_apart(packages))
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact: str) -> None:
         """Remove the temporary packages."""
@@ -145,28 +146,14 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
                 # Reserved paths exclude files whatever the configuration selects.
                 self.build_config.build_reserved_paths.add(file.distribution_path)
 
-    def _build(self, project: Project) -> list[Package]:
-        from cuda_ext.builder.session import build_project
-
-        return build_project(project, self.app.display_info, self._environ)
-
-    def _build_apart(self, project: Project) -> dict[str, str]:
-        """Write the packages to a temporary directory; return their files by their paths in the tree."""
+    def _build_apart(self, packages: Iterable[Package]) -> dict[str, str]:
+        """Write `packages` to a temporary directory; return their files by their paths in the tree."""
         self._scratch = TemporaryDirectory(prefix="cuda_ext-")
         files = {}
-        for package in self._build(project):
+        for package in packages:
             built = Path(self._scratch.name, package.name)
             # hatchling maps paths in the source tree to paths in the wheel.
             place = self._source_directory(package.name).relative_to(self.root)
             for file in package.write(built):
                 files[str(file)] = str(place / file.relative_to(built))
         return files
-
-    def _build_in_place(self, project: Project) -> None:
-        """Write the packages to the source tree, for an editable install."""
-        from cuda_ext.builder.editable_package import build_editable
-        from cuda_ext.builder.package.in_place import write_in_place
-
-        build = partial(self._build, project)
-        packages = build_editable(project, self._source_directory, build, self._environ.get("CUDAARCHS", ""))
-        write_in_place(project, packages, {p.name: self._source_directory(p.name) for p in packages})

@@ -26,11 +26,9 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations import exit_with_error
-from cuda_ext.integrations.config_settings import build_environment
+from cuda_ext.integrations.backend import build_environment, build_packages, exit_with_error
 
 if TYPE_CHECKING:
-    from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
 _OLDEST = 77  # the oldest setuptools that tests build with
@@ -151,22 +149,17 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @exit_with_error()
     def run(self) -> None:
         self._remove_generated()
-        from cuda_ext.builder.editable_package import build_editable
         from cuda_ext.builder.package.in_place import write_in_place
-        from cuda_ext.builder.session import build_project
 
         options = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
         environ = build_environment() | {name: value for name, value in options.items() if value}
-
-        def build() -> list[Package]:
-            return build_project(self.project, lambda line: self.announce(line, logging.INFO), environ)
-
-        is_editable = self.editable_mode
-        if is_editable:
-            cudaarchs = environ.get("CUDAARCHS", "")
-            packages = build_editable(self.project, self._source_directory, build, cudaarchs)
-        else:
-            packages = build()
+        packages = build_packages(
+            self.project,
+            lambda line: self.announce(line, logging.INFO),
+            environ,
+            self._source_directory,
+            editable=self.editable_mode,
+        )
         for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
             source = self._source_directory(package.name)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.integrations import exit_with_error
-from cuda_ext.integrations.config_settings import build_environment
+from cuda_ext.integrations.backend import build_environment, exit_with_error
 
 BACKENDS = ["setuptools.build_meta", "hatchling.build"]
 

@@ -346,7 +346,7 @@ def test_opening_a_project_without_the_table_loads_nothing(
         "cuda_ext",
         "cuda_ext.errors",
         "cuda_ext.integrations",
-        "cuda_ext.integrations.config_settings",
+        "cuda_ext.integrations.backend",
         "cuda_ext.integrations.setuptools",
     ]
 

@@ -25,7 +25,7 @@ Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx", "tileir
 class ImageContent:
     """The kernels and variables that the bytes of an image show.
 
-    ``stored`` counts the bytes in the fatbin, where they may be compressed. ``parts`` counts the bytes of a cubin
+    ``stored`` counts the bytes in the fatbin, where they may be compressed. ``parts`` counts those of a cubin
     by what they are for. ``missing`` is the Python package that could decompress it, and is not installed.
     """
 
