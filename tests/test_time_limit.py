@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from cuda_ext.time_limit import call_within, time_limit
 from cuda_ext.toolchain import process
 from tests.fixtures.projects import SM_90, build, write_project
@@ -44,8 +44,9 @@ def test_a_program_is_ended_with_what_it_started(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     command = ["sh", "-c", "(echo started; sleep 60; echo alive) >pipe & wait"]
-    with pytest.raises(TimeoutError, match="it did not end within 0 seconds"):
-        process.run(command, environ=os.environ, directory=tmp_path, seconds=0.1)
+    environ = {**os.environ, "CUDA_EXT_TIMEOUT": "1"}
+    with pytest.raises(CompilationError, match=r"a\.cu: the compilation did not end within 1 seconds"):
+        process.run(command, environ=environ, directory=tmp_path, compiles="a.cu")
     os.set_blocking(pipe, True)
     with os.fdopen(pipe) as file:  # until all who have it open have ended
         assert file.read() in ("started\n", "")

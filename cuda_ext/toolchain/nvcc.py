@@ -33,7 +33,6 @@ from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.sha256 import sha256
-from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
@@ -73,7 +72,6 @@ class Nvcc:
         self.scratch = scratch
         self.timed = timed
         self._environ = _environment(environ)
-        self._limit = time_limit(environ)
         self._command = [*([launcher] if launcher else []), str(self.executable)]
         if launcher and Path(launcher).stem == "ccache":
             self._command.append("-c")  # without it, ccache takes the call for a link
@@ -180,12 +178,12 @@ class Nvcc:
                 (Path(name) / file).write_bytes(text)
                 command = [str(self.executable), *options, file, "-o", _OUTPUT]
                 environ = {**self._environ, "TMPDIR": name}
-                ended = process.run(command, environ=environ, directory=Path(name), seconds=self._limit)
+                ended = process.run(command, environ=environ, directory=Path(name), compiles=unit.name)
                 if ended.exit_code == 0:
                     data = (Path(name) / _OUTPUT).read_bytes()
                     return data, ended.output.strip(), _with_times(trace, Path(name))
         except OSError as error:
-            raise self._cannot_run(error, unit) from None
+            raise self._cannot_run(error) from None
         raise _failure(ended.output.strip(), unit, ended)
 
     def _probe(
@@ -243,7 +241,7 @@ class Nvcc:
                 data = output.read_bytes() if succeeded else b""
                 trace = self._trace(directory, unit) if succeeded else NO_TRACE
         except OSError as error:
-            raise self._cannot_run(error, unit) from None
+            raise self._cannot_run(error) from None
         log = _without_directory(ended.output, directory)
         log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
         if succeeded:
@@ -295,11 +293,9 @@ class Nvcc:
         # The files of a killed compiler are removed with the directory; the server that sccache leaves
         # running needs a permanent one.
         environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
-        return process.run(command, environ=environ, directory=directory, seconds=self._limit)
+        return process.run(command, environ=environ, directory=directory, compiles=unit.name)
 
-    def _cannot_run(self, error: OSError, unit: TranslationUnit) -> BuildError:
-        if isinstance(error, TimeoutError):
-            return too_slow(unit.name, self._limit)
+    def _cannot_run(self, error: OSError) -> BuildError:
         if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
             return ToolchainError(
                 f"{self.launcher!r} is not on PATH", where="launcher", remedy="install it, or remove the key"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar, NamedTuple, cast
 
-from cuda_ext.time_limit import call_within
+from cuda_ext.time_limit import call_within, time_limit, too_slow
 from cuda_ext.toolchain.programs.recorded_commands import record_command
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -44,13 +44,15 @@ def run(
     *,
     environ: Mapping[str, str],
     directory: Path | None = None,
-    seconds: float = _ANSWER,
+    compiles: str = "",
 ) -> Completed:
     """Run `command` in `directory` to its end, without input.
 
-    Raises :class:`OSError` if it cannot be started, and :class:`TimeoutError` if it is ended after so many
-    `seconds`.
+    If it `compiles` a source, it may take ``CUDA_EXT_TIMEOUT`` seconds, else it is to answer soon. Raises
+    :class:`OSError` if it cannot be started, and :class:`~cuda_ext.errors.CompilationError` or
+    :class:`TimeoutError` if it has to be ended.
     """
+    seconds = time_limit(environ) if compiles else _ANSWER
     record_command(*command)
     # In a process group of its own, so that the compilers behind a compiler driver end with it.
     with subprocess.Popen(  # noqa: S603
@@ -70,6 +72,8 @@ def run(
             process.wait(seconds)
         except (TimeoutError, subprocess.TimeoutExpired):
             _end(process)
+            if compiles:
+                raise too_slow(compiles, seconds) from None
             raise TimeoutError(f"it did not end within {seconds:.0f} seconds") from None
         except BaseException:
             _end(process)

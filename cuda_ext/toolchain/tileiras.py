@@ -12,7 +12,6 @@ from pathlib import Path
 
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import shorten_output
 
@@ -75,7 +74,6 @@ class Tileiras:
         """
         if architecture.kind == "tileir":
             return bytecode
-        limit = time_limit(self._environ)
         command = [
             *(str(self.executable), _INPUT, "-o", _OUTPUT),
             *(f"--gpu-name=sm_{architecture.number}", f"--opt-level={level}"),
@@ -84,11 +82,9 @@ class Tileiras:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-") as name:
                 Path(name, _INPUT).write_bytes(bytecode)
                 environ = {n: v for n, v in self._environ.items() if n not in _TOOLKITS} | {"TMPDIR": name}
-                ended = process.run(command, environ=environ, directory=Path(name), seconds=limit)
+                ended = process.run(command, environ=environ, directory=Path(name), compiles=where)
                 if ended.exit_code == 0:
                     return Path(name, _OUTPUT).read_bytes()
-        except TimeoutError:
-            raise too_slow(where, limit) from None
         except OSError as error:
             raise self._cannot_run(error) from None
         output = re.sub(_LOCATION, r"\1:\2: ", ended.output.strip())
