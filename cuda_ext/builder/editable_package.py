@@ -56,7 +56,7 @@ def build_editable(
     record = {
         "schema": SCHEMA,
         "root": str(project.root),
-        "directories": {p.name: _relative_path(project.root, directory_of(p.name)) for p in packages},
+        "directories": {p.name: os.path.realpath(directory_of(p.name)) for p in packages},
         "cudaarchs": cudaarchs,
         **state,
     }
@@ -89,8 +89,9 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
             )
         state = _read_state(project)
         digests = state["digests"]
-        changes = _describe_changes(record["digests"], digests)
-        if not changes:
+        former = record["digests"]
+        changed = sorted(n for n in former.keys() | digests.keys() if former.get(n) != digests.get(n))
+        if not changed:
             _write_record(directory, {**record, **state})
             return
         if not alone:
@@ -107,7 +108,9 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
             ):
                 raise BuildError(message)
         try:
-            _build_in_place(project, record, f"{name}: {changes}")
+            more = f" and {len(changed) - _MOST_NAMES} more" if len(changed) > _MOST_NAMES else ""
+            reason = f"{name}: changed: {', '.join(changed[:_MOST_NAMES])}{more}"
+            _build_in_place(project, record, reason)
         except BuildError as error:
             failure = {"at": time.time(), "digests": digests, "message": str(error)}
             _write_record(directory, {**record, "failure": failure})
@@ -122,7 +125,7 @@ def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) ->
 
     def directory_of(name: str) -> Path:
         known = record["directories"].get(name)
-        return project.root / known if known else project.source_directory(name)
+        return Path(known) if known else project.source_directory(name)
 
     cudaarchs = record["cudaarchs"]
     environ = {**({"CUDAARCHS": cudaarchs} if cudaarchs else {}), **os.environ}
@@ -144,18 +147,6 @@ def _read_state(project: Project) -> dict[str, Any]:
     return {"seen": seen, "digests": digests}
 
 
-def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Write a phrase about the changed files; empty if there are none."""
-    changes = {
-        "is new": sorted(now.keys() - before.keys()),
-        "is gone": sorted(before.keys() - now.keys()),
-        "has changed": sorted(name for name in now if before.get(name, now[name]) != now[name]),
-    }
-    phrases = [f"{name} {how}" for how, names in changes.items() for name in names]
-    more = len(phrases) - _MOST_NAMES
-    return ", ".join(phrases[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
-
-
 def _write_record(directory: str, record: Mapping[str, Any]) -> None:
     with suppress(OSError):  # otherwise the next import compares once more
         replace_file(Path(directory, FILE), _encode(record))
@@ -163,11 +154,3 @@ def _write_record(directory: str, record: Mapping[str, Any]) -> None:
 
 def _encode(record: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(record, indent=1)}\n".encode()
-
-
-def _relative_path(root: Path, directory: Path) -> str:
-    real = os.path.realpath(directory)
-    try:
-        return os.path.relpath(real, root)
-    except ValueError:  # it is on another drive
-        return real

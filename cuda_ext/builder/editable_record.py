@@ -25,23 +25,13 @@ def is_editable(directory: Path) -> bool:
 
 
 def read_record(directory: Path | str) -> dict[str, Any] | None:
-    """Read the record of the package in `directory`; ``None`` without a valid one."""
+    """Read the record of the package in `directory`; ``None`` without one of this version."""
     try:
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
-            record: dict[str, Any] = json.load(file)
+            record: Any = json.load(file)
     except (OSError, ValueError):
         return None
-    match record:
-        case {
-            "schema": schema,
-            "root": str(),
-            "directories": dict(directories),
-            "cudaarchs": str(),
-            "seen": dict(),
-            "digests": dict(),
-        } if schema == SCHEMA and all(isinstance(directory, str) for directory in directories.values()):
-            return record
-    return None
+    return record if isinstance(record, dict) and record.get("schema") == SCHEMA else None
 
 
 def has_changed(record: Mapping[str, Any]) -> bool:

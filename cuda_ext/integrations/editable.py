@@ -47,7 +47,7 @@ def _source_directory(name: str, here: str) -> str | None:
     record = _read(here, name)
     root: str = record["root"]
     if name in record["directories"]:
-        directory = os.path.normpath(os.path.join(root, record["directories"][name]))
+        directory: str = record["directories"][name]
         is_linked = here.startswith(root + os.sep) and os.path.isfile(os.path.join(directory, FILE))
         if here == directory or is_linked:
             return directory

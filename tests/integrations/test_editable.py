@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.editable_package import build_editable
-from cuda_ext.builder.editable_record import is_editable, read_record
+from cuda_ext.builder.editable_record import is_editable
 from cuda_ext.builder.package.in_place import write_in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
@@ -165,7 +165,7 @@ def test_an_edited_source_is_compiled(project: Path) -> None:
     replace(project / "device/fill.cu", "fill(", "paint(")
     names, message = printed(project)
     assert names == "paint"
-    assert message.startswith("p.kernels: device/fill.cu has changed\np.kernels: with nvrtc ")
+    assert message.startswith("p.kernels: changed: device/fill.cu\np.kernels: with nvrtc ")
     assert "compiled" in message.splitlines()[-1]
     assert printed(project) == ("paint", "")
 
@@ -174,7 +174,7 @@ def test_an_edited_header_is_noticed_however_old_it_looks(project: Path) -> None
     settle(project)
     (project / "include/p/value.h").write_text("#define VALUE 2\n")
     os.utime(project / "include/p/value.h", ns=(0, 0))
-    assert "include/p/value.h has changed\n" in printed(project)[1]
+    assert "changed: include/p/value.h\n" in printed(project)[1]
 
 
 def test_a_new_source_and_one_that_is_gone(project: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_new_source_and_one_that_is_gone(project: Path) -> None:
     (project / "device/other.cu").write_text(FILL.replace("fill", "other"))
     names, message = printed(project)
     assert names == "fill other"
-    assert "p.kernels: device/other.cu is new\n" in message
+    assert "p.kernels: changed: device/other.cu\n" in message
     (project / "device/fill.cu").unlink()
     assert printed(project)[0] == "other"
 
@@ -191,7 +191,7 @@ def test_a_header_that_hides_another_is_noticed(project: Path) -> None:
     settle(project)
     (project / "device/p").mkdir()
     (project / "device/p/value.h").write_text("#define VALUE 3\n")
-    assert "device/p/value.h is new, include/p/value.h is gone\n" in printed(project)[1]
+    assert "changed: device/p/value.h, include/p/value.h\n" in printed(project)[1]
 
 
 def test_an_edited_table_is_followed(project: Path) -> None:
@@ -229,7 +229,7 @@ def test_all_modules_of_the_project_are_brought_up_to_date(tmp_path: Path) -> No
     both = "from p import kernels, others; print(*dir(others))"
     names, message = printed(tmp_path, both)
     assert names == "paint"
-    assert message.count("others/other.cu has changed") == 1
+    assert message.count("changed: others/other.cu") == 1
 
 
 # Several processes.
@@ -300,22 +300,13 @@ def test_the_rebuilding_can_be_turned_off(project: Path) -> None:
     assert not is_editable(project / "src/p/kernels")
 
 
-def test_a_damaged_record_is_reported(project: Path) -> None:
-    (project / "src/p/kernels/editable.json").write_text("{")
+@pytest.mark.parametrize("damage", ["{", "[]", '{"schema": 2}'])
+def test_a_damaged_record_is_reported(damage: str, project: Path) -> None:
+    (project / "src/p/kernels/editable.json").write_text(damage)
     assert (
         "editable.json is damaged, or of another version of cuda-ext; install the project again"
         in refusal(project)
     )
-
-
-@pytest.mark.parametrize("key", ["root", "seen", "digests", "directories", "cudaarchs"])
-def test_a_record_that_lacks_something_is_damaged(key: str, project: Path) -> None:
-    path = project / "src/p/kernels/editable.json"
-    record = json.loads(path.read_bytes())
-    for damaged in ({k: v for k, v in record.items() if k != key}, {**record, key: 1}):
-        path.write_text(json.dumps(damaged))
-        assert read_record(path.parent) is None
-    assert "editable.json is damaged, or of another version" in refusal(project)
 
 
 def test_a_package_that_was_copied_under_another_name_is_left_as_it_is(project: Path) -> None:
@@ -421,7 +412,7 @@ def test_a_strict_install_rebuilds_and_ships_no_record(
     (package_src_layout / "device/fresh.cu").write_text(FILL.replace("fill", "fresh"))
     output = current_environment.run("-c", SRC_LAYOUT, cwd=tmp_path)
     uv("pip", "uninstall", "--python", current_environment.prefix, "src-layout")
-    assert "device/fresh.cu is new" in output
+    assert "changed: device/fresh.cu" in output
     place = package_src_layout / "src/src_layout/kernels"
     assert output.splitlines()[-1] == f"fill fresh scale {place / '__init__.py'}"
     assert (place / "fresh.fatbin").is_file()
