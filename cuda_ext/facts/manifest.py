@@ -234,7 +234,7 @@ class Records(Sequence[_T]):
             names = [item[0] if isinstance(item, tuple) else item[field] for item in self._items]
         except (TypeError, LookupError):
             names = [None]
-        if not all(isinstance(name, str) for name in names):
+        if {*map(type, names)} - {str}:
             raise self._refuse(f"a {self._kind.__name__} has no name")
         return names
 

@@ -124,6 +124,28 @@ caught(lambda: kernels.ns.many["BLOCK=68, MODE=True"](1, 69, 16, True, grid=1, b
     assert "was compiled for BLOCK=68, not 69" in run.output[3]
 
 
+def test_dtypes_that_are_made_anew_for_each_look_up_are_remembered(with_driver: Any, tmp_path: Path) -> None:
+    write_large(tmp_path, *typed_kernels())
+    run = with_driver(
+        PRELUDE
+        + """
+from tests.fixtures.device_arrays import Exchanged
+
+class Text(str):
+    "A dtype as that of tvm_ffi."
+
+class Array(Exchanged):
+    dtype = property(lambda self: Text("float32"))
+
+x = Array(np.zeros(1, "f4"))
+def launch(): kernels.typed(1, np.float32(2), np.int16(3), x, grid=1, block=1)
+launch()
+print(counting(launch) < 10)
+"""
+    )
+    assert run.output == ["True"]
+
+
 def test_tuples_of_several_lengths_leave_constants_where_the_function_has_them(
     with_driver: Any, tmp_path: Path
 ) -> None:

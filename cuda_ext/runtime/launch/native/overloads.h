@@ -65,6 +65,11 @@ static int add_type_keys(const State* state, PyObject* argument, Keys* keys) {
     Py_XDECREF(dtype);
     return -1;
   }
+  if (PyUnicode_Check(dtype)) { /* tvm_ffi makes a new text at each look-up */
+    Py_SETREF(dtype, PyUnicode_FromObject(dtype));
+    if (!dtype) return -1;
+    PyUnicode_InternInPlace(&dtype);
+  }
   add_key(keys, dtype);
   Py_DECREF(dtype);
   return 0;
