@@ -39,27 +39,6 @@ class InstalledModule:
     package: Package
     distribution: str = ""
 
-    def read(self, file: str) -> bytes:
-        """Return the content of a file. Raises :class:`Failure`."""
-        try:
-            return self.package.read(file)
-        except OSError as error:
-            raise self._explain(file, error) from None
-
-    def check_exists(self, file: str) -> None:
-        """Raise :class:`Failure` if that file is missing, or if its status cannot be read."""
-        try:
-            self.package.size(file)
-        except OSError as error:
-            raise self._explain(file, error) from None
-
-    def _explain(self, file: str, error: OSError) -> Failure:
-        """Return the failure for an `error` of `file`, which is missing or cannot be read."""
-        if isinstance(error, FileNotFoundError):
-            return Failure(f"{file} is missing", remedy="reinstall its package")
-        remedy = f"check the permissions of {self.place}"
-        return Failure(f"{file} cannot be read: {error.strerror or error}", remedy=remedy)
-
 
 def installed_modules() -> list[InstalledModule]:
     """Return all modules, sorted by name; of two with the same name, the one that an import would find."""

@@ -109,17 +109,6 @@ def test_a_disabled_cache_can_be_shown_and_cleared(tmp_path: Path) -> None:
     assert not entry.exists()
 
 
-def not_trusted(directory: Path, reason: str) -> None:
-    """The reason is shown, and nothing is removed."""
-    before = sorted(directory.rglob("*"))
-    assert reason in facts(directory)["used"]
-    assert cache_json(directory)["used"] is False
-    for command in (["clear"], ["clear", "--headers"]):
-        output = cache(directory, *command, status=1)
-        assert output.startswith(f"{directory}: the cache is left alone: {reason}; ")
-    assert sorted(directory.rglob("*")) == before
-
-
 @unix
 def test_a_cache_that_others_may_write_is_left_alone(tmp_path: Path) -> None:
     """The reason is shown, and nothing is removed."""

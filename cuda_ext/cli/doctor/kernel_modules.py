@@ -41,18 +41,30 @@ def check_modules(names: Sequence[str], gpus: Gpus) -> Iterator[Finding]:
 
 
 def _check_module(module: InstalledModule, gpus: Gpus, *, read_files: bool) -> Iterator[Finding]:
+    file = FILE_NAME
     try:
-        manifest = loads(module.read(FILE_NAME), FILE_NAME)
+        manifest = loads(module.package.read(file), file)
         for file, digest in manifest.files.items():
-            module.check_exists(file)
-            if read_files and sha256(module.read(file)).hex() != digest:
-                problem = f"{file} is damaged: it is not what the manifest describes"
-                raise Failure(problem, remedy="reinstall its package")
+            module.package.size(file)
+            if read_files and sha256(module.package.read(file)).hex() != digest:
+                raise Failure(f"{file} is damaged: it is not what the manifest describes")
     except (Failure, ManifestError) as error:
-        package, _, version = module.distribution.partition(" ")
-        command = f"pip install --force-reinstall --no-deps {package}=={version}" if version else ""
-        yield Finding("problem", module.name, error.statement, error.remedy, command)
+        text, remedy = error.statement, error.remedy or "reinstall its package"
+    except FileNotFoundError:
+        text, remedy = f"{file} is missing", "reinstall its package"
+    except OSError as error:
+        text = f"{file} cannot be read: {error.strerror or error}"
+        remedy = f"check the permissions of {module.place}"
+    else:
+        yield from _check_manifest(module, manifest, gpus)
         return
+    package, _, version = module.distribution.partition(" ")
+    command = f"pip install --force-reinstall --no-deps {package}=={version}" if version else ""
+    yield Finding("problem", module.name, text, remedy, command)
+
+
+def _check_manifest(module: InstalledModule, manifest: Manifest, gpus: Gpus) -> Iterator[Finding]:
+    """Describe the module, and check that each GPU runs its kernels."""
     images = {image.architecture for unit in manifest.units for image in unit.images}
     architectures = ", ".join(map(str, sorted(map(Architecture.parse, images)))) or "nothing"
     count = format_count(len(manifest.kernels), "kernel")
