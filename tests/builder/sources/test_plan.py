@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.compiler.module_plan import ModulePlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.messages import Messages
 from tests.fixtures.projects import FILL, SCALE, load, write_project
@@ -63,51 +65,39 @@ def refused(root: Path, nvrtc: Nvrtc) -> str:
 # Sources.
 
 
-def test_sources_are_sorted_and_each_comes_once(tmp_path: Path) -> None:
-    table = f'{TABLE}sources = ["device/*.cu", "device/b.cu", "./device/deep/**/*.cu", "c.ptx"]'
-    found = ["c.ptx", "device/a.cu", "device/b.cu", "device/deep/d.cu", "device/deep/er/e.cu"]
-    write_project(tmp_path, table, dict.fromkeys(reversed(found), ""))
-    assert sources(tmp_path) == found
+ANYWHERE = f'{TABLE}sources = ["**/*.cu"]'
 
 
-def test_headers_are_no_sources(tmp_path: Path) -> None:
-    write_project(tmp_path, TABLE, {"device/a.cu": "", "device/a.cuh": "", "device/b.txt": ""})
-    assert sources(tmp_path) == ["device/a.cu"]
-
-
-def test_wildcards_pass_over_hidden_files(tmp_path: Path) -> None:
-    # Editors and file systems leave such files beside the real ones.
-    table = f'{TABLE}sources = ["**/*.cu"]'
-    write_project(tmp_path, table, {"device/a.cu": "", "device/._a.cu": "", ".venv/lib/b.cu": ""})
-    (tmp_path / "device/.#a.cu").symlink_to("somebody@somewhere.1234")
-    assert sources(tmp_path) == ["device/a.cu"]
-
-
-def test_wildcards_skip_files_embedded_by_an_earlier_build(tmp_path: Path) -> None:
-    table = f'{TABLE}sources = ["**/*.cu"]'
-    write_project(
-        tmp_path,
-        table,
-        {"device/a.cu": "", "p/kernels/manifest.json": "", "p/kernels/sources/device/a.cu": ""},
-    )
-    assert sources(tmp_path) == ["device/a.cu"]
-
-
-def test_a_name_is_taken_literally_before_it_is_a_glob(tmp_path: Path) -> None:
-    write_project(tmp_path, f'{TABLE}sources = ["device/[ab].cu"]', {"device/[ab].cu": "", "device/a.cu": ""})
-    assert sources(tmp_path) == ["device/[ab].cu"]
-
-
-def test_names_may_have_spaces_and_any_letters(tmp_path: Path) -> None:
-    root = tmp_path / "mein Projekt ü"
-    write_project(root, TABLE, {"device/größe 日本.cu": ""})
-    assert sources(root) == ["device/größe 日本.cu"]
+@pytest.mark.parametrize(
+    ("table", "files", "found"),
+    [
+        (
+            f'{TABLE}sources = ["device/*.cu", "device/b.cu", "./device/deep/**/*.cu", "c.ptx"]',
+            "device/deep/er/e.cu device/deep/d.cu device/b.cu device/a.cu c.ptx",
+            "c.ptx device/a.cu device/b.cu device/deep/d.cu device/deep/er/e.cu",
+        ),
+        (TABLE, "device/a.cu device/a.cuh device/b.txt", "device/a.cu"),
+        # Editors and file systems leave hidden files beside the real ones.
+        (ANYWHERE, "device/a.cu device/._a.cu .venv/lib/b.cu", "device/a.cu"),
+        # An earlier build embedded the second.
+        (ANYWHERE, "device/a.cu p/kernels/sources/device/a.cu p/kernels/manifest.json", "device/a.cu"),
+        # A name is taken literally before it is a glob.
+        (f'{TABLE}sources = ["device/[ab].cu"]', "device/[ab].cu device/a.cu", "device/[ab].cu"),
+        (TABLE, "device/größe日本.cu", "device/größe日本.cu"),
+    ],
+    ids=["sorted", "headers", "hidden", "embedded", "literal", "letters"],
+)
+def test_sources_are_what_patterns_match(tmp_path: Path, table: str, files: str, found: str) -> None:
+    write_project(tmp_path, table, dict.fromkeys(files.split(), ""))
+    (tmp_path / "device/.#a.cu").symlink_to("somebody@somewhere.1234")  # of an editor
+    assert sources(tmp_path) == found.split()
 
 
 def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
-    write_project(tmp_path / "real", TABLE)
-    (tmp_path / "link").symlink_to("real")
-    assert load(tmp_path / "link").root == (tmp_path / "real").resolve()
+    write_project(tmp_path / "mein Projekt ü", TABLE)
+    (tmp_path / "link").symlink_to("mein Projekt ü")
+    assert load(tmp_path / "link").root == (tmp_path / "mein Projekt ü").resolve()
+    assert sources(tmp_path / "mein Projekt ü") == ["device/fill.cu"]
 
 
 def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
@@ -312,27 +302,17 @@ def test_emit_decides_the_kind_of_images(
         ("100;90a-real", ["sm_90a", "sm_100", "compute_100"]),
         (" 80-real, 90-real ", ["sm_80", "sm_90"]),
         ("sm_90;compute_80", ["compute_80", "sm_90"]),
+        ("all-major", None),
+        ("", ["sm_75"]),
+        (" ; ", ["sm_75"]),
     ],
 )
 def test_cudaarchs_is_spelled_as_for_cmake(
-    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str, targets: list[str]
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str, targets: list[str] | None
 ) -> None:
+    wanted = targets or architectures(tmp_path, nvrtc, text)
     monkeypatch.setenv("CUDAARCHS", text)
-    assert architectures(tmp_path, nvrtc, "sm_75") == targets
-
-
-def test_cudaarchs_has_the_groups_too(tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = architectures(tmp_path, nvrtc, "all-major")
-    monkeypatch.setenv("CUDAARCHS", "all-major")
-    assert architectures(tmp_path, nvrtc, "sm_90") == wanted
-
-
-@pytest.mark.parametrize("text", ["", " ; "])
-def test_an_empty_cudaarchs_has_no_effect(
-    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    monkeypatch.setenv("CUDAARCHS", text)
-    assert architectures(tmp_path, nvrtc, "sm_90") == ["sm_90"]
+    assert architectures(tmp_path, nvrtc, "sm_75") == wanted
 
 
 def test_cudaarchs_leaves_overrides_alone(
@@ -376,22 +356,40 @@ def assigned(
 OTHER = "template <class T> __global__ void __launch_bounds__(256, 2) other(T* x) {}\n"
 
 
-def test_an_instantiation_goes_to_the_unit_that_defines_its_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    files: Files = {"device/a.cu": SCALE, "device/b.cu": OTHER}
-    assert assigned(tmp_path, nvrtc, '["other<int>", "scale<float>", "other<float>"]', files) == {
-        "device/a.cu": ["scale<float>"],
-        "device/b.cu": ["other<int>", "other<float>"],
-    }
+IN_B = f"namespace b {{ {SCALE} }}"
+MACRO = "#define KERNEL(name) template <class T> __global__ void name(T* x) {}\nKERNEL(scale)\n"
+COMMENTS = "// __global__ void scale(int)\n/* __global__ void scale(float) */\n"
 
 
-def test_namespaces_do_not_hide_a_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    files: Files = {"device/a.cu": f"namespace a::b {{ {SCALE} }}", "device/b.cu": OTHER}
-    assert assigned(tmp_path, nvrtc, '["a::b::scale<c::T>"]', files)["device/a.cu"] == ["a::b::scale<c::T>"]
-
-
-def test_a_kernel_may_be_defined_in_a_header_of_the_unit(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    files: Files = {"device/a.cu": '#include "a.cuh"', "device/a.cuh": SCALE, "device/b.cu": OTHER}
-    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
+@pytest.mark.parametrize(
+    ("instantiate", "a", "b", "assigned_to"),
+    [
+        (
+            ["other<int>", "scale<float>", "other<float>"],
+            SCALE,
+            OTHER,
+            (["scale<float>"], ["other<int>", "other<float>"]),
+        ),
+        (["a::b::scale<c::T>"], f"namespace a::b {{ {SCALE} }}", OTHER, (["a::b::scale<c::T>"], [])),
+        (["scale<float>"], '#include "scale.cuh"', OTHER, (["scale<float>"], [])),
+        (["scale<float>"], MACRO, OTHER, (["scale<float>"], [])),
+        (["scale<float>"], SCALE, COMMENTS + OTHER, (["scale<float>"], [])),
+        (
+            ["scale< float >", "scale<float>", "scale<int>"],
+            SCALE,
+            OTHER,
+            (["scale<float>", "scale<int>"], []),
+        ),
+        (["scale<int>", "b::scale<float>"], SCALE, IN_B, (["scale<int>"], ["b::scale<float>"])),
+    ],
+    ids=["own text", "namespaces", "header", "macro", "comment", "space", "same name"],
+)
+def test_an_instantiation_goes_to_the_unit_that_defines_its_kernel(
+    tmp_path: Path, nvrtc: Nvrtc, instantiate: list[str], a: str, b: str, assigned_to: tuple[list[str], ...]
+) -> None:
+    files: Files = {"device/a.cu": a, "device/b.cu": b, "device/scale.cuh": SCALE}
+    found = assigned(tmp_path, nvrtc, json.dumps(instantiate), files)
+    assert tuple([normalise(each) for each in own] for own in found.values()) == assigned_to
 
 
 @pytest.mark.parametrize(
@@ -419,36 +417,10 @@ def test_of_two_sources_the_first_instantiates_a_template_of_a_header_of_both(
         assert "device/a.cu and device/b.cu each define 'scale'" in refused(tmp_path, nvrtc)
 
 
-def test_a_kernel_may_be_defined_by_a_macro(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    macro = "#define KERNEL(name) template <class T> __global__ void name(T* x) {}\nKERNEL(scale)\n"
-    files: Files = {"device/a.cu": macro, "device/b.cu": OTHER}
-    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
-
-
-def test_a_comment_defines_no_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    comments = "// __global__ void scale(int)\n/* __global__ void scale(float) */\n"
-    files: Files = {"device/a.cu": SCALE, "device/b.cu": comments + OTHER}
-    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
-
-
-def test_instantiations_that_differ_in_space_are_one(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    files: Files = {"device/a.cu": SCALE}
-    (found,) = assigned(tmp_path, nvrtc, '["scale< float >", "scale<float>", "scale<int>"]', files).values()
-    assert len(found) == 2
-
-
 def test_the_instantiations_of_an_override_are_its_sources_own(tmp_path: Path, nvrtc: Nvrtc) -> None:
     more = f'{OVERRIDES}sources = ["device/b.cu"]\ninstantiate = ["scale<int>"]'
-    files: Files = {"device/a.cu": SCALE, "device/b.cu": f"namespace b {{ {SCALE} }}{OTHER}"}
+    files: Files = {"device/a.cu": SCALE, "device/b.cu": IN_B + OTHER}
     assert assigned(tmp_path, nvrtc, '["other<int>"]', files, more) == {
         "device/a.cu": [],
         "device/b.cu": ["scale<int>", "other<int>"],
-    }
-
-
-def test_namespaces_tell_kernels_of_one_name_apart(tmp_path: Path, nvrtc: Nvrtc) -> None:
-    files: Files = {"device/a.cu": SCALE, "device/b.cu": f"namespace b {{ {SCALE} }}"}
-    assert assigned(tmp_path, nvrtc, '["scale<int>", "b::scale<float>"]', files) == {
-        "device/a.cu": ["scale<int>"],
-        "device/b.cu": ["b::scale<float>"],
     }
