@@ -1,71 +1,87 @@
 """An executor that the environment names, instead of worker processes of this machine.
 
 ``CUDA_EXT_EXECUTOR=module:function`` names a function that returns a :class:`concurrent.futures.Executor`.
-``CUDA_EXT_DASK_SCHEDULER`` is the address of a Dask cluster, for `dask_executor`.
-The processes of an executor need the packages of the build, but none of its files.
+``CUDA_EXT_DASK_SCHEDULER`` is the address of a Dask cluster: it assigns tasks to workers, and repeats those
+of a lost worker. The processes of an executor need the packages of the build, but none of its files.
 """
 
 from __future__ import annotations
 
-import importlib
 import pickle
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import cuda_ext
 from cuda_ext.builder.scheduler.task import Task, TaskResult
-from cuda_ext.errors import BuildError, ConfigError, ToolchainError
+from cuda_ext.errors import BuildError, ToolchainError
 from cuda_ext.time_limit import call_within, too_slow
 
-_VARIABLE = "CUDA_EXT_EXECUTOR"
-_DASK = "CUDA_EXT_DASK_SCHEDULER"
+# Seconds to wait for the first answer of a Dask scheduler, and for its first worker.
+_CONNECT = 10
+_WORKER = 60
 
 
 def open_named_executor(environ: Mapping[str, str], limit: float) -> NamedExecutor | None:
     """Open the executor that `environ` names; ``None`` if it names none.
 
-    A task may take `limit` seconds. Raises :class:`ConfigError` if there is no such function, and
-    :class:`ToolchainError` if it fails.
+    A task may take `limit` seconds. Raises :class:`ToolchainError` if there is no such executor.
     """
-    if name := environ.get(_VARIABLE, "").strip():
-        return NamedExecutor(_VARIABLE, _call(name), limit)
-    if address := environ.get(_DASK, "").strip():
-        try:
-            from cuda_ext.builder.scheduler.dask_executor import connect
-        except ImportError as error:
-            raise ToolchainError(
-                f"needs distributed ({error})", where=_DASK, remedy='install "cuda-ext[dask]"'
-            ) from None
-        try:
-            return NamedExecutor(_DASK, connect(address), limit)
-        except (OSError, ValueError) as error:
-            raise ToolchainError(
-                f"no Dask scheduler with workers answers at {address} ({error})",
-                where=_DASK,
-                remedy="start them with `dask scheduler` and `dask worker`, or correct the address",
-            ) from None
+    for variable, open_executor, remedy in _WAYS:
+        if name := environ.get(variable, "").strip():
+            try:
+                return NamedExecutor(variable, open_executor(name), limit)
+            except Exception as error:
+                problem = f"no executor from {name!r} ({type(error).__name__}: {error})"
+                raise ToolchainError(problem, where=variable, remedy=remedy) from None
     return None
 
 
 def _call(name: str) -> Executor:
     """Call the function ``module:function``."""
     module, _, function = name.partition(":")
-    try:
-        executor = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{name!r} cannot be imported ({error})",
-            where=_VARIABLE,
-            remedy="write it as module:function, and have the module on PYTHONPATH",
-        ) from None
-    except Exception as error:
-        raise ToolchainError(f"{name} failed ({type(error).__name__}: {error})", where=_VARIABLE) from None
+    executor = getattr(import_module(module), function)()
     if not isinstance(executor, Executor):
-        raise ConfigError(
-            f"{name} returned {executor!r}", where=_VARIABLE, remedy="return a concurrent.futures.Executor"
-        )
+        raise TypeError(f"it returned {executor!r}")
     return executor
+
+
+def _connect_to_dask(address: str) -> Executor:
+    """Connect to the scheduler at `address`, and wait for its first worker."""
+    from distributed import Client
+    from distributed.cfexecutor import ClientExecutor
+
+    class DaskExecutor(ClientExecutor):  # type: ignore[misc]  # distributed has no types
+        def shutdown(self, wait: bool = True) -> None:
+            """Leave the cluster, too."""
+            super().shutdown(wait)
+            self._client.close()
+
+    # Dask itself waits forever for the first message if another program listens there.
+    client = call_within(_CONNECT + 1, partial(Client, address, timeout=_CONNECT, set_as_default=False))
+    try:
+        client.wait_for_workers(1, timeout=_WORKER)
+    except BaseException:
+        client.close()
+        raise
+    return DaskExecutor(client, pure=False)
+
+
+# Variables of the environment, functions that open an executor, and remedies if they fail.
+_WAYS = (
+    (
+        "CUDA_EXT_EXECUTOR",
+        _call,
+        "write module:function, of a module on PYTHONPATH that returns a concurrent.futures.Executor",
+    ),
+    (
+        "CUDA_EXT_DASK_SCHEDULER",
+        _connect_to_dask,
+        'install "cuda-ext[dask]", and have `dask scheduler` and `dask worker` run at this address',
+    ),
+)
 
 
 class NamedExecutor(Executor):
@@ -84,13 +100,11 @@ class NamedExecutor(Executor):
 
         def pass_on(done: Future[TaskResult | BuildError]) -> None:
             self._open.discard(done)
-            if done.cancelled():
-                error: BuildError | None = self._failure(fn, "it was cancelled, or its machine is lost")
-            elif (raised := done.exception()) is not None:
-                error = self._failure(fn, f"{type(raised).__name__}: {raised}")
-            else:
+            try:
                 result = done.result()
                 error = result if isinstance(result, BuildError) else None
+            except Exception as raised:  # cancelled, for instance, or its machine is lost
+                error = self._failure(fn, f"{type(raised).__name__}: {raised}")
             if error:
                 answer.set_exception(error)
             else:
