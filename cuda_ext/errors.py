@@ -41,6 +41,7 @@ __all__ = [
     "did_you_mean",
     "escape_controls",
     "join_errors",
+    "join_names",
     "shorten",
 ]
 
@@ -204,6 +205,13 @@ def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> st
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)
     return close[0] if close else ""
+
+
+def join_names(names: Iterable[str], most: int = 20) -> str:
+    """Join `names` for a message, but at most `most` of them."""
+    first = list(names)
+    more = f" and {len(first) - most:,} more" if len(first) > most else ""
+    return ", ".join(first[:most]) + more
 
 
 def escape_controls(text: str) -> str:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from itertools import product
 from typing import TypeAlias
 
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.kernels import HiddenParameter, Parameter
 from cuda_ext.facts.manifest import Term
 
@@ -108,16 +109,35 @@ def is_about_gpu(term: Term) -> bool:
     return term.name == SM or not term.operator
 
 
-def fits(term: Term, parameters: Iterable[Parameter], hidden: Iterable[HiddenParameter] = ()) -> bool:
-    """Return True if a launch of a kernel with these parameters can make the comparison `term`."""
-    if is_about_gpu(term) or any(each.source == term.name and each.extent for each in hidden):
-        return True
-    return any(p.name == term.name and _is_comparable(p, term.modulus) for p in parameters)
+def check_terms(
+    condition: Condition,
+    kernel: str,
+    parameters: Sequence[Parameter],
+    hidden: Sequence[HiddenParameter],
+    where: str,
+) -> None:
+    """Check that a launch of `kernel` can compare the terms: integers, alignments of pointers and extents.
 
-
-def _is_comparable(parameter: Parameter, modulus: int) -> bool:
-    """Return True for integers, and for the alignment of addresses."""
-    return parameter.is_integer or (parameter.kind == "pointer" and modulus in _ALIGNMENTS)
+    Raises :class:`ConfigError`.
+    """
+    by_name = {parameter.name: parameter for parameter in parameters}
+    integers = ", ".join([*(name for name, parameter in by_name.items() if parameter.is_integer), SM])
+    extents = {each.source for each in hidden if each.extent}
+    for term in condition:
+        name, parameter = term.name, by_name.get(term.name)
+        if is_about_gpu(term) or name in extents:
+            continue
+        if parameter is None:
+            problem = f"{kernel} has no parameter {shorten(name)!r}"
+            remedy = did_you_mean(name, integers.split(", ")) or f"conditions compare {integers}"
+        elif parameter.is_integer or (parameter.kind == "pointer" and term.modulus in _ALIGNMENTS):
+            continue
+        else:
+            problem = f"{shorten(name)!r} is {parameter.type}"
+            remedy = f"conditions compare integers: {integers}"
+            if parameter.kind == "pointer":
+                remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
+        raise ConfigError(f'"{spell([condition])}": {problem}', where=where, remedy=remedy)
 
 
 def can_hold(condition: Condition) -> bool:

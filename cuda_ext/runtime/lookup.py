@@ -13,6 +13,7 @@ from cuda_ext.errors import (
     KernelNotFoundError,
     ToolchainError,
     escape_controls,
+    join_names,
 )
 from cuda_ext.facts import manifest
 from cuda_ext.formats.spelling import normalise, plain_name
@@ -180,8 +181,6 @@ class KernelTemplate(Overloads, Namespace):
         return result
 
     def __repr__(self) -> str:
-        from cuda_ext.runtime.missing_kernel import join_names  # errors need it, too
-
         return f"<kernel template {self.__qualified__}: {join_names(self.__names__)}>"
 
 

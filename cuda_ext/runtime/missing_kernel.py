@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cuda_ext.errors import KernelNotFoundError, did_you_mean
+from cuda_ext.errors import KernelNotFoundError, did_you_mean, join_names
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.text.brackets import split_arguments
@@ -77,10 +75,3 @@ def _line_of_function(library: Library, name: str) -> str:
             except ValueError:
                 continue  # the manifest is damaged
     return ""
-
-
-def join_names(names: Iterable[str], most: int = 20) -> str:
-    """Join `names` for a message, but at most `most` of them."""
-    first = list(names)
-    more = f" and {len(first) - most} more" if len(first) > most else ""
-    return ", ".join(first[:most]) + more

@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from cuda_ext.errors import ArgumentError, did_you_mean
+from cuda_ext.errors import ArgumentError, did_you_mean, join_names
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
@@ -123,7 +123,7 @@ class OverloadIndex:
             return chosen
         wanted = {name: value for name, value in named.items() if name in self._with}
         spelled = ", ".join(f"{name}={describe_value(value)}" for name, value in wanted.items())
-        built = (f"{name}={_list([*self._with[name]])}" for name in wanted)
+        built = (f"{name}={join_names(self._with[name], _MOST_LISTED)}" for name in wanted)
         limit = ", not in all combinations" if len(wanted) > 1 else ""
         raise ArgumentError(f"no kernel was built for {spelled}", remedy=f"built: {'; '.join(built)}{limit}")
 
@@ -284,7 +284,7 @@ def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> Argument
             return error
     found = _describe_type(argument) if hasattr(argument, "dtype") else describe_value(argument)
     return ArgumentError(
-        f"expected one of {_list(types)}, found {found}",
+        f"expected one of {join_names(types, _MOST_LISTED)}, found {found}",
         where=f"argument {parameters[0].name!r}",
         remedy=suggest_array(argument),
     )
@@ -294,11 +294,6 @@ def _signatures(kernels: Sequence[Kernel]) -> str:
     """Write the signatures of the first kernels, one per line."""
     more = [f"and {len(kernels) - _MOST_LISTED} more"] if len(kernels) > _MOST_LISTED else []
     return "".join(f"\n  {line}" for line in [*(k.signature for k in kernels[:_MOST_LISTED]), *more])
-
-
-def _list(texts: Sequence[str]) -> str:
-    more = len(texts) - _MOST_LISTED
-    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _describe_type(argument: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cuda_ext.errors import ArgumentError, DriverError, NoImageError
+from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.facts import kernels, manifest
 from cuda_ext.facts.manifest import Term
 from cuda_ext.formats.variant_conditions import SM, holds, is_about_gpu
@@ -97,16 +97,10 @@ class _OnGpu(NamedTuple):
 
     @classmethod
     def of(cls, library: Library, launcher: Launcher, when: Sequence[Term], device: Device) -> _OnGpu:
-        kernel, module = launcher.kernel, library.manifest
         try:
-            return cls(launcher, when, library.image(kernel, device).architecture, "")
-        except NoImageError:
-            images = module.units[kernel.unit].images
-            built = [image.architecture for image in images if module.lowered_name(kernel, image) is not None]
-            obstacle = f"no image for this GPU, {device}; built for {', '.join(built) or 'none'}"
+            return cls(launcher, when, library.image(launcher.kernel, device).architecture, "")
         except DriverError as error:
-            obstacle = str(error)
-        return cls(launcher, when, "", obstacle)
+            return cls(launcher, when, "", error.problem)
 
     def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Return True if `numbers` satisfy the condition, and the reasons."""

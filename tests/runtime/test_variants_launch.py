@@ -223,6 +223,9 @@ def test_a_refused_launch_is_reported(with_variants: WithVariants, function: str
     assert "launched with grid (1, 1, 1), block (32, 1, 1)" in first[0]
 
 
+_NO_HOPPER = (
+    "device/hopper.cu has no image for this GPU: device is sm_80; built for sm_90a, sm_100f; PTX: none"
+)
 EXPLAINED = {
     ("90", "65536, a=2.0, m=0, x=None, grid=1, block=1"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_90:",
@@ -253,11 +256,11 @@ EXPLAINED = {
     ],
     ("80", "1_000_000, 2.0, 0, None"): [
         "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_80:",
-        "  hopper  if sm_90a and n >= 1000000   "
-        "not taken: no image for this GPU, sm_80; built for sm_90a, sm_100f",
-        "  hopper  if sm_100f and n >= 1000000  "
-        "not taken: no image for this GPU, sm_80; built for sm_90a, sm_100f",
-        "  large   if sm >= 80 and n >= 65536   not taken: no image for this GPU, sm_80; built for sm_90",
+        f"  hopper  if sm_90a and n >= 1000000   not taken: {_NO_HOPPER}",
+        f"  hopper  if sm_100f and n >= 1000000  not taken: {_NO_HOPPER}",
+        "  large   if sm >= 80 and n >= 65536   "
+        "not taken: large is not built for this GPU: device is sm_80, whose image, sm_80, lacks it; "
+        "built for sm_90",
         "  even    if sm == 80                  taken: sm is 80",
         "  even    if n % 4 == 0 and m <= 10    not asked",
         "  simple                               not asked",

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, string, table
-from cuda_ext.builder.config.variant_table import WHEN, check_terms
+from cuda_ext.builder.config.variant_table import WHEN
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.kernels import FixedLaunch
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.variant_conditions import check_terms
 
 _EXAMPLE = (
     'a table such as { name = "gemm", signature = "(const float* a, float* b, int n)", block = [128, 1, 1] }'

@@ -6,17 +6,14 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, array, mapping, show, string, table
-from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.kernels import HiddenParameter, Parameter
+from cuda_ext.errors import ConfigError
 from cuda_ext.facts.manifest import Candidate, Variants
 from cuda_ext.formats.variant_conditions import (
     PATTERN,
     Condition,
     ConditionError,
     can_hold,
-    fits,
     parse,
-    spell,
 )
 
 _EXAMPLE = 'a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }'
@@ -77,32 +74,3 @@ _CANDIDATES = array(
 VARIANTS = mapping(rf"^{C_NAME}(?:::{C_NAME})*$", _check_name, _CANDIDATES, _EXAMPLE).then(
     lambda variants, _: tuple(Variants(name, candidates) for name, candidates in variants.items())
 )
-
-
-def check_terms(
-    condition: Condition,
-    kernel: str,
-    parameters: Sequence[Parameter],
-    hidden: Sequence[HiddenParameter],
-    where: str,
-) -> None:
-    """Check that a launch of `kernel` with these parameters can compare the terms of `condition`."""
-    by_name = {parameter.name: parameter for parameter in parameters}
-    integers = ", ".join([*(name for name, parameter in by_name.items() if parameter.is_integer), "sm"])
-    for term in condition:
-        name = term.name
-        if fits(term, parameters, hidden):
-            continue
-        if name not in by_name:
-            close = did_you_mean(name, integers.split(", "))
-            raise ConfigError(
-                f'"{spell([condition])}": {kernel} has no parameter {shorten(name)!r}',
-                where=where,
-                remedy=close or f"conditions compare {integers}",
-            )
-        remedy = f"conditions compare integers: {integers}"
-        if by_name[name].kind == "pointer":
-            remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
-        raise ConfigError(
-            f'"{spell([condition])}": {shorten(name)!r} is {by_name[name].type}', where=where, remedy=remedy
-        )

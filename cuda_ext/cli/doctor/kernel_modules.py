@@ -11,7 +11,7 @@ from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.machine import Gpus
 from cuda_ext.cli.installed import InstalledModule, installed_modules, named_modules
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError
+from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError, join_names
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import FILE_NAME, Manifest, Unit, loads
@@ -94,7 +94,8 @@ def _check_gpu(
     is_useless = all(finding.level == "problem" for finding in findings.values())
     for state, finding in findings.items():
         level: Level = "warning" if finding.level == "problem" and not is_useless else finding.level
-        text = f"{_names(kernels[state])} on {where}: {finding.text}"
+        names = join_names((kernel.expression for kernel in kernels[state]), _NAMED)
+        text = f"{names} on {where}: {finding.text}"
         yield Finding(level, module.name, text, finding.remedy, finding.command)
 
 
@@ -141,9 +142,3 @@ def _compiler_limit(capability: int) -> str:
     except ToolchainError as error:
         return str(error)
     return "" if capability in capabilities else f"NVRTC {nvrtc.version} cannot compile for sm_{capability}"
-
-
-def _names(kernels: Sequence[Kernel]) -> str:
-    """Return the first few kernels, and the number of others."""
-    names = ", ".join(kernel.expression for kernel in kernels[:_NAMED])
-    return f"{names} and {len(kernels) - _NAMED:,} more" if len(kernels) > _NAMED else names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
@@ -14,7 +13,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter
-from cuda_ext.formats.variant_conditions import fits
+from cuda_ext.formats.variant_conditions import check_terms
 
 
 def describe_images(
@@ -50,7 +49,8 @@ def describe_images(
                 remedy="describe each kernel once, under a name of its own or with another condition",
             )
         described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
-        _check_condition(each, where)
+        for condition in each.when:
+            check_terms(condition, each.name, each.parameters, each.hidden, where)
         if each.launch:
             _check_launch(each.expression, each.launch, where)
     launches = {each.lowered: each.launch for each in descriptions if each.launch}
@@ -132,20 +132,6 @@ def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledIma
             where=where,
             remedy=f"compile it for less, as by smaller tiles or fewer stages, or leave {architecture} out",
         )
-
-
-def _check_condition(each: KernelDescription, where: str) -> None:
-    """Check that a launch can make the comparisons in the conditions of `each`."""
-    parameters = {parameter.name: parameter for parameter in each.parameters}
-    for term in chain.from_iterable(each.when):
-        parameter = parameters.get(term.name)
-        if not fits(term, each.parameters, each.hidden):
-            of = f"{term.name!r} is {parameter.type}" if parameter else f"has no parameter {term.name!r}"
-            raise BuildError(
-                f"{each.expression}: {of}",
-                where=where,
-                remedy="conditions compare integers, and whether a power of two divides addresses",
-            )
 
 
 def _list(sizes: Iterable[int]) -> str:

@@ -244,7 +244,9 @@ _WORDS = {"True": True, "False": False, "None": None}
 
 
 def values_of_constant(text: str) -> list[object]:
-    """List the arguments that C takes for the constant `text` of Python; others are compared carefully.
+    """List the arguments that C takes for the constant `text` of Python; the first is its value.
+
+    Other arguments are compared carefully. Dtypes and functions are texts.
 
     >>> values_of_constant("64"), values_of_constant("'relu'"), values_of_constant("fp32")
     ([64, '64'], ['relu', "'relu'"], ['fp32'])
@@ -262,7 +264,7 @@ def values_of_constant(text: str) -> list[object]:
             continue
         if repr(value) == text:
             return [value, text]
-    if text.startswith("("):
+    if text[:1] in ("(", "'", '"'):
         from ast import literal_eval  # a slow import
 
         try:

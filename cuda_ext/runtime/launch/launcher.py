@@ -28,6 +28,7 @@ from cuda_ext.runtime.launch.configuration import (
     LaunchOptions,
     missing_grid,
 )
+from cuda_ext.runtime.launch.fast_launch import values_of_constant
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import GivenStream, current_stream_to_give
 
@@ -132,12 +133,11 @@ class Launcher:
         options: LaunchOptions,
     ) -> Dim:
         """Call `grid` with the arguments of a launch and the constants of the kernel."""
-        from cuda_ext.runtime.launch.python_arguments import constant_values  # rarely used
-
         resolved = self.resolve(arguments, named, options)
         kernel = self.choose(resolved).kernel
         given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
-        return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
+        constants = {**kernel.constants, **kernel.configuration}
+        return grid(given | {name: values_of_constant(text)[0] for name, text in constants.items()})
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
         """Return the number of the candidate `chosen`, and how C chooses on `device`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
@@ -100,15 +99,3 @@ def spelled_constants(value: object) -> set[str]:
     if value is None or isinstance(value, bool | int | float | str | tuple):
         return {repr(value), value} if isinstance(value, str) else {repr(value)}
     return set()
-
-
-def constant_values(constants: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of `constants` from their Python texts; dtypes and functions become their names."""
-    import ast  # a slow import
-
-    def evaluate(text: str) -> Any:
-        with suppress(ValueError):
-            return ast.literal_eval(text)
-        return text
-
-    return {name: evaluate(text) for name, text in constants.items()}
