@@ -20,8 +20,7 @@ from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, make_fields, suggest_array
 from cuda_ext.runtime.launch.configuration import OPTIONS
-from cuda_ext.runtime.launch.fast_launch import values_of_constant
-from cuda_ext.runtime.launch.python_arguments import spelled_constants
+from cuda_ext.runtime.launch.python_arguments import spelled_constants, values_of_constant
 
 # The most kernels and types that a message lists.
 _MOST_LISTED = 10

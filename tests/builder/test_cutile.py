@@ -120,7 +120,7 @@ def test_a_launch_in_cpp_compares_the_extents_that_it_passes(project: tuple[Path
     (kernel,) = launched_kernels(loads(project[1].files["manifest.json"], ""))
     names = [parameter.name for parameter in kernel.kernel.parameters]
     assert names[:5] == ["out", "out_shape_0", "out_shape_1", "out_stride_0", "out_stride_1"]
-    compared = [[names[each.argument] for each in candidate.terms] for candidate in kernel.candidates]
+    compared = [[names[argument] for argument, *_ in candidate.terms] for candidate in kernel.candidates]
     assert {*compared[1]} == {"out_stride_0", "out_stride_1", "x_stride_0", "x_stride_1"}
     assert {*compared[0]} == {*compared[1], "out", "x", "x_shape_1"}
 

@@ -17,6 +17,7 @@ from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import is_debugging
+from cuda_ext.runtime.launch.python_arguments import values_of_constant
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch import _launch as compiled
@@ -238,40 +239,6 @@ def extent_terms(kernel: Kernel) -> dict[str, tuple[int, str, int]]:
     positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
     extents = {hidden.source: extent for hidden in kernel.hidden if (extent := hidden.extent)}
     return {source: (positions[name], _SOURCES[what], axis) for source, (name, what, axis) in extents.items()}
-
-
-_WORDS = {"True": True, "False": False, "None": None}
-
-
-def values_of_constant(text: str) -> list[object]:
-    """List the arguments that C takes for the constant `text` of Python; the first is its value.
-
-    Other arguments are compared carefully. Dtypes and functions are texts.
-
-    >>> values_of_constant("64"), values_of_constant("'relu'"), values_of_constant("fp32")
-    ([64, '64'], ['relu', "'relu'"], ['fp32'])
-    >>> values_of_constant("(2, 3)")
-    [(2, 3), '(2, 3)']
-    """
-    if text in _WORDS:
-        return [_WORDS[text], text]
-    if text[:1] in ("'", '"') and "\\" not in text:
-        return [text[1:-1], text]
-    for kind in (int, float):
-        try:
-            value = kind(text)
-        except ValueError:
-            continue
-        if repr(value) == text:
-            return [value, text]
-    if text[:1] in ("(", "'", '"'):
-        from ast import literal_eval  # a slow import
-
-        try:
-            return [literal_eval(text), text]
-        except (ValueError, SyntaxError):
-            pass
-    return [text]
 
 
 def _kind(parameter: Parameter) -> str:

@@ -28,8 +28,8 @@ from cuda_ext.runtime.launch.configuration import (
     LaunchOptions,
     missing_grid,
 )
-from cuda_ext.runtime.launch.fast_launch import values_of_constant
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
+from cuda_ext.runtime.launch.python_arguments import values_of_constant
 from cuda_ext.runtime.launch.streams import GivenStream, current_stream_to_give
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel
 
+_WORDS = {"True": True, "False": False, "None": None}
 # Options of Triton in a launch.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 
@@ -99,3 +100,34 @@ def spelled_constants(value: object) -> set[str]:
     if value is None or isinstance(value, bool | int | float | str | tuple):
         return {repr(value), value} if isinstance(value, str) else {repr(value)}
     return set()
+
+
+def values_of_constant(text: str) -> list[object]:
+    """List the arguments that C takes for the constant `text` of Python; the first is its value.
+
+    Other arguments are compared carefully. Dtypes and functions are texts.
+
+    >>> values_of_constant("64"), values_of_constant("'relu'"), values_of_constant("fp32")
+    ([64, '64'], ['relu', "'relu'"], ['fp32'])
+    >>> values_of_constant("(2, 3)")
+    [(2, 3), '(2, 3)']
+    """
+    if text in _WORDS:
+        return [_WORDS[text], text]
+    if text[:1] in ("'", '"') and "\\" not in text:
+        return [text[1:-1], text]
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if repr(value) == text:
+            return [value, text]
+    if text[:1] in ("(", "'", '"'):
+        from ast import literal_eval  # a slow import
+
+        try:
+            return [literal_eval(text), text]
+        except (ValueError, SyntaxError):
+            pass
+    return [text]
