@@ -2,7 +2,7 @@
 
 The annotations of a record are its schema. A reader accepts nothing that they do not allow: other data raise
 one :class:`DecodingError`. A manifest is JSON. Records that are sent between processes or stored in a cache
-are fields: JSON, and behind it each ``bytes`` of the record, whose number the JSON has.
+are fields: JSON, in which each ``bytes`` of the record is its length, and behind it these ``bytes``.
 
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
 loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
@@ -13,7 +13,7 @@ loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
 ...     labels: tuple[str, ...] = ()
 ...     data: bytes = b""
 >>> encode(Point(3, ("a", "bc"), b"123"))
-b'42:{"x": 3, "labels": ["a", "bc"], "data": 0}3:123'
+b'42:{"x": 3, "labels": ["a", "bc"], "data": 3}3:123'
 >>> decode(Point, b'8:{"x": 3}')
 Point(x=3, labels=(), data=b'')
 >>> encode_fields(["axpy", None, ""])
@@ -24,7 +24,7 @@ b'4:axpy-0:'
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -34,8 +34,8 @@ from cuda_ext.facts.sha256 import sha256
 Field: TypeAlias = str | bytes | None
 
 _T = TypeVar("_T")
-# Makes a value of data from JSON and the `bytes` that it refers to.
-Reader: TypeAlias = Callable[[Any, Sequence[bytes | None]], Any]
+# Makes a value of data from JSON, and takes its `bytes` from an iterator.
+Reader: TypeAlias = Callable[[Any, Iterator[bytes | None]], Any]
 
 
 class DecodingError(ValueError):
@@ -52,11 +52,13 @@ def encode(record: object) -> bytes:
 def decode(kind: type[_T], data: bytes) -> _T:
     """Decode a `kind` that :func:`encode` wrote. Raises :class:`DecodingError` for anything else."""
     schema: Any = kind
-    text, *contents = decode_fields(data) or [None]
+    contents = iter(decode_fields(data))
     try:
-        value: _T = reader(schema)(json.loads(text or b""), contents)
+        value: _T = reader(schema)(json.loads(next(contents, None) or b""), contents)
     except (ValueError, RecursionError) as error:
         raise DecodingError(str(error)) from None
+    if any(True for _ in contents):
+        raise DecodingError("there are further fields")
     return value
 
 
@@ -103,7 +105,7 @@ def plain(value: Any, contents: list[bytes]) -> Any:
     """
     if isinstance(value, bytes):
         contents.append(value)
-        return len(contents) - 1
+        return len(value)
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: plain(each, contents) for key, each in value.items()}
@@ -145,9 +147,9 @@ def _refuse(data: Any) -> DecodingError:
     return DecodingError(f"found {data!r:.40}")
 
 
-def _read_bytes(data: Any, contents: Sequence[bytes | None]) -> bytes:
-    content = contents[data] if type(data) is int and 0 <= data < len(contents) else None
-    if content is None:
+def _read_bytes(data: Any, contents: Iterator[bytes | None]) -> bytes:
+    content = next(contents, None)
+    if content is None or len(content) != data:
         raise _refuse(data)
     return content
 
@@ -168,7 +170,7 @@ def _reading_scalar(kind: type, is_valid: Callable[[Any], bool] = lambda _: True
 
 
 def _reading_array(kind: Any, item: Any) -> Reader:
-    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+    def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         if type(data) is not list:
             raise _refuse(data)
         return kind([reader(item)(each, contents) for each in data])
@@ -177,7 +179,7 @@ def _reading_array(kind: Any, item: Any) -> Reader:
 
 
 def _reading_mapping(key: Any, item: Any) -> Reader:
-    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+    def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         pairs = data.items() if type(data) is dict else data
         try:
             return {reader(key)(name, contents): reader(item)(each, contents) for name, each in pairs}
@@ -188,7 +190,7 @@ def _reading_mapping(key: Any, item: Any) -> Reader:
 
 
 def _reading_record(kind: Any) -> Reader:
-    def read(data: Any, contents: Sequence[bytes | None]) -> Any:
+    def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         if type(data) is not dict:
             raise _refuse(data)
         try:

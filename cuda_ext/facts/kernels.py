@@ -162,6 +162,19 @@ class Kernel(NamedTuple):
         return tuple(sizes)
 
     @property
+    def is_launchable(self) -> bool:
+        """True if a launch can pass and derive its parameters. Those of damaged data may be others."""
+        arrays = {parameter.name for parameter in self.parameters if parameter.element}
+        positions = [hidden.position for hidden in self.hidden]
+        sizes = self.sizes
+        return (
+            min(sizes, default=1) > 0
+            and sum(sizes) <= LARGEST_PARAMETERS
+            and positions == sorted({*positions}.intersection(range(len(sizes))))
+            and all(hidden.is_derivable(arrays) for hidden in self.hidden)
+        )
+
+    @property
     def signature(self) -> str:
         """The kernel's declaration in C++, followed by the condition of a specialised kernel."""
         name, space, condition = self.expression.partition(" if ")

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from cuda_ext.errors import ManifestError
 from cuda_ext.facts.architecture import Architecture, ImageKind
 from cuda_ext.facts.codec import Reader, plain, reader
-from cuda_ext.facts.kernels import LARGEST_PARAMETERS, FixedLaunch, Kernel, Parameter, Symbol
+from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter, Symbol
 
 SCHEMA = 1
 FILE_NAME = "manifest.json"
@@ -211,7 +211,7 @@ class Records(Sequence[_T]):
         item = self._items[index]
         if not isinstance(item, tuple):
             try:
-                item = self._items[index] = self._read(item, ())
+                item = self._items[index] = self._read(item, iter(()))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise self._refuse(f"{self._kind.__name__} {index}: {error}") from None
         return item
@@ -298,14 +298,15 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
             raise ValueError(f"{name} is {items!r:.40}")
         return Records(items, kind, read, refuse)
 
-    def read_kernel(item: Any, contents: Sequence[bytes | None]) -> Kernel:
+    def read_kernel(item: Any, contents: Iterator[bytes | None]) -> Kernel:
         kernel: Kernel = reader(Kernel)({**item, "parameters": []}, contents)
         kernel = kernel._replace(parameters=tuple(parameters[index] for index in item["parameters"]))
         _check_unit(kernel)
-        _check_parameters(kernel)
+        if not kernel.is_launchable:
+            raise ValueError(f"{kernel.expression} has parameters that no launch can pass")
         return kernel
 
-    def read_symbol(item: Any, contents: Sequence[bytes | None]) -> Symbol:
+    def read_symbol(item: Any, contents: Iterator[bytes | None]) -> Symbol:
         symbol: Symbol = reader(Symbol)(item, contents)
         _check_unit(symbol)
         return symbol
@@ -319,7 +320,7 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
     kernels, symbols = array("kernels", Kernel, read_kernel), array("symbols", Symbol, read_symbol)
     variants = array("variants", Variants, reader(Variants))
     empty: dict[str, Any] = {name: [] for name in ("units", "kernels", "symbols", "variants")}
-    manifest: Manifest = reader(Manifest)(data | empty, ())
+    manifest: Manifest = reader(Manifest)(data | empty, iter(()))
     _check_version(manifest.version)
     return manifest._replace(units=units, kernels=kernels, symbols=symbols, variants=variants)
 
@@ -329,25 +330,10 @@ def _check_version(version: str) -> None:
         raise ValueError(f"the version is {version}")
 
 
-def _read_unit(item: Any, contents: Sequence[bytes | None]) -> Unit:
+def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
     unit: Unit = reader(Unit)(item, contents)
     for image in unit.images:
         Architecture.parse(image.architecture)
         if image.kind == "tileir":
             _check_version(image.version or "")
     return unit
-
-
-def _check_parameters(kernel: Kernel) -> None:
-    """Check what a launch relies on: the sizes of parameters, and how it derives hidden ones."""
-    arrays = {parameter.name for parameter in kernel.parameters if parameter.element}
-    positions = [hidden.position for hidden in kernel.hidden]
-    sizes = kernel.sizes
-    are_valid = (
-        min(sizes, default=1) > 0
-        and sum(sizes) <= LARGEST_PARAMETERS
-        and positions == sorted({*positions}.intersection(range(len(sizes))))
-        and all(hidden.is_derivable(arrays) for hidden in kernel.hidden)
-    )
-    if not are_valid:
-        raise ValueError(f"{kernel.expression} has parameters that no launch can pass")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import Architecture
@@ -16,10 +16,8 @@ from cuda_ext.toolchain.cuda_libraries import open_library
 _LARGE = 1 << 16
 
 
-class WriteImage(Protocol):
-    """:func:`write_image`, or a function that remembers its output."""
-
-    def __call__(self, architecture: Architecture, image: bytes, compress: Compression) -> bytes: ...
+# :func:`write_image`, or a function that remembers its output.
+WriteImage: TypeAlias = Callable[[Architecture, bytes, Compression], bytes]
 
 
 def write_fatbin(

@@ -64,8 +64,9 @@ def test_cut_and_lengthened_bytes_are_refused(shape):
     for end in range(len(data)):
         with pytest.raises(DecodingError):
             decode(Shape, data[:end])
-    with pytest.raises(DecodingError):
-        decode(Shape, data + b"x")
+    for more in (b"0:", b"-", b"x"):
+        with pytest.raises(DecodingError):
+            decode(Shape, data + more)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
