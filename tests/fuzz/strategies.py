@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cuda_ext.compiler.products import Library, Signatures
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import SCHEMA, Candidate, Image, Manifest, Options, Source, Unit, Variants
+from cuda_ext.facts.manifest import SCHEMA, Candidate, Image, Manifest, Options, Source, Term, Unit, Variants
 from cuda_ext.toolchain.compile_library import compile_library
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 from tests.fixtures import device_code
@@ -285,9 +285,20 @@ MANIFEST = Manifest(
     symbols=(Symbol("w", "w", 0, "constant", "float[9]", 36, 4),),
     embedded={"device/a.cu": "33" * 32, "include/a.h": "44" * 32},
     variants=(
-        Variants("best", (Candidate("ns::k<float>", "sm >= 90 and n % 4 == 0"), Candidate("ns::k<float>"))),
         Variants(
-            "gemm", (Candidate("gemm n if n > 4", "n > 4"), Candidate("gemm n if n > 2", "n > 2")), True
+            "best",
+            (
+                Candidate("ns::k<float>", (Term("sm", ">=", 90), Term("n", "==", 0, 4))),
+                Candidate("ns::k<float>"),
+            ),
+        ),
+        Variants(
+            "gemm",
+            (
+                Candidate("gemm n if n > 4", (Term("n", ">", 4),)),
+                Candidate("gemm n if n > 2", (Term("n", ">", 2),)),
+            ),
+            True,
         ),
     ),
 )
