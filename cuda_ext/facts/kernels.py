@@ -9,6 +9,12 @@ ParameterKind: TypeAlias = Literal[
 
 LARGEST_PARAMETERS = 32_764  # the largest size of all parameters of a kernel, in bytes
 _ADDRESS = 8
+_SIZES_OF_KIND: Mapping[ParameterKind, tuple[int, ...]] = {
+    "pointer": (_ADDRESS,),
+    "bool": (1,),
+    "float": (2, 4, 8),
+    **dict.fromkeys(("integer", "unsigned", "enum"), (1, 2, 4, 8, 16)),
+}
 # The sizes of types in bytes. These words are C's.
 SIZES = {
     "bool": 1,
@@ -166,11 +172,12 @@ class Kernel(NamedTuple):
         """True if a launch can pass and derive its parameters. Those of damaged data may be others."""
         arrays = {parameter.name for parameter in self.parameters if parameter.element}
         positions = [hidden.position for hidden in self.hidden]
-        sizes = self.sizes
+        count = len(self.parameters) + len(self.hidden)
         return (
-            min(sizes, default=1) > 0
-            and sum(sizes) <= LARGEST_PARAMETERS
-            and positions == sorted({*positions}.intersection(range(len(sizes))))
+            positions == sorted({*positions}.intersection(range(count)))
+            and all(p.size in _SIZES_OF_KIND.get(p.kind, (p.size,)) for p in self.parameters)
+            and min(self.sizes, default=1) > 0
+            and sum(self.sizes) <= LARGEST_PARAMETERS
             and all(hidden.is_derivable(arrays) for hidden in self.hidden)
         )
 

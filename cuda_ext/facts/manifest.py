@@ -172,8 +172,9 @@ class Manifest(NamedTuple):
         """The kernels that have names of their own, with specialised variants as one kernel."""
         kernels = {kernel.expression: kernel for kernel in self.kernels}
         for variants in filter(lambda each: each.specialised, self.variants):
-            own = [kernels.pop(name) for name in {c.kernel: None for c in variants.candidates}]
-            kernels[variants.name] = own[-1]._replace(expression=variants.name)
+            own = [kernels.pop(name, None) for name in {c.kernel: None for c in variants.candidates}]
+            if own and own[-1]:  # damaged manifests may lack it
+                kernels[variants.name] = own[-1]._replace(expression=variants.name)
         return tuple(kernels.values())
 
     def fixes(self, kernel: Kernel) -> bool:

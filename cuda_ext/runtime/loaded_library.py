@@ -318,7 +318,7 @@ class Names:
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel `name`; for a specialised kernel, the last candidate under this name."""
-        kernel = self._manifest.kernels[self._kernels[name]]
+        kernel = self._manifest.kernels[(self._kernels if name in self._kernels else self._positions)[name]]
         return kernel._replace(expression=name) if name in self.specialised else kernel
 
     def variants(self, name: str) -> Variants | None:
