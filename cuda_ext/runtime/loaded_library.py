@@ -334,7 +334,7 @@ class Names:
         positions = [self._positions.get(candidate.kernel) for candidate in variants.candidates]
         found = [self._manifest.kernels[position] for position in positions if position is not None]
         sizes = {tuple(parameter.size for parameter in kernel.parameters) for kernel in found}
-        if len(found) < len(positions) or len(sizes) > 1:
+        if len(found) < len(positions) or len(sizes) != 1:
             raise ManifestError(
                 f"damaged manifest: the candidates of {variants.name!r} are not kernels with one signature",
                 where=f"{self._manifest.module}: {FILE_NAME}",
