@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -154,12 +153,6 @@ WITH_VARIANTS = SAMPLE._replace(
 
 def test_variants_are_read_back() -> None:
     assert loads(dumps(WITH_VARIANTS), "m.json") == WITH_VARIANTS
-
-
-def test_a_manifest_of_before_there_were_variants_is_read() -> None:
-    data = json.loads(dumps(SAMPLE))
-    data.pop("variants", None)
-    assert loads(json.dumps(data), "m.json") == SAMPLE
 
 
 def test_candidates_that_are_no_kernels_are_reported() -> None:
