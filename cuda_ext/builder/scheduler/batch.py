@@ -99,9 +99,6 @@ class Batch:
 
     def _begin(self, library: _Pending) -> None:
         plan = library.plan
-        if plan.trial and (refusal := library.cache.find_refusal(plan)):
-            self._results[library.index] = CompilationError(refusal)
-            return
         known = library.cache.find_library(plan)
         if known is None:
             self.changed.add(plan.module)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
@@ -17,8 +17,9 @@ from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.codec import DecodingError, decode, encode, key_of
+from cuda_ext.facts.codec import decode, encode, key_of
 from cuda_ext.facts.manifest import Compression, Options
 from cuda_ext.facts.sha256 import sha256
 from cuda_ext.toolchain.cuda_libraries import library_files
@@ -27,6 +28,7 @@ from cuda_ext.toolchain.programs.header_dependencies import Resolver
 
 # The size in bytes up to which an image is compressed again, since the cache takes as long.
 _SMALL = 1 << 15
+_REFUSED = b"refused:"  # the text of the failure of a trial follows
 
 
 class JobCache:
@@ -71,16 +73,21 @@ class JobCache:
         if len(image) < _SMALL:
             return write_image(architecture, image, compress)
         key = key_of("fatbin", self._packer, compress, str(architecture), sha256(image))
-        if known := self._contents.find(key, _no_file, partial(_check_fatbin, architecture, len(image))):
+        if known := self._contents.find(key, _no_file, bytes):
             return known.content
         fatbin = write_image(architecture, image, compress)
         self._contents.keep(key, (), _no_file, fatbin)
         return fatbin
 
-    def find_library(self, plan: LibraryPlan) -> Library | None:
-        """Find the library of `plan`."""
-        resolve = self._resolver(plan.units)
-        known = self._contents.find(self._library_key(plan), resolve, partial(decode, Library))
+    def find_library(self, plan: LibraryPlan) -> Library | CompilationError | None:
+        """Find the library of `plan`, or the failure of that trial."""
+
+        def outcome_of(content: bytes) -> Library | CompilationError:
+            if plan.trial and content.startswith(_REFUSED):
+                return CompilationError(content.removeprefix(_REFUSED).decode())
+            return decode(Library, content)
+
+        known = self._contents.find(self._library_key(plan), self._resolver(plan.units), outcome_of)
         return known.content if known else None
 
     def keep_library(self, plan: LibraryPlan, library: Library) -> None:
@@ -89,17 +96,11 @@ class JobCache:
             resolve = self._resolver(plan.units)
             self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
 
-    def find_refusal(self, plan: LibraryPlan) -> str:
-        """Find the text of the failure of the trial `plan`; an empty string if none is known."""
-        resolve = self._resolver(plan.units)
-        known = self._contents.find(key_of("refusal", self._library_key(plan)), resolve, bytes.decode)
-        return known.content if known else ""
-
     def keep_refusal(self, plan: LibraryPlan, text: str) -> None:
         """Keep the `text` of the failure of the trial `plan`, until a header that it lacks exists."""
         missing = [f"?{name}" for name in re.findall(r'cannot open source file "(.+?)"', text)]
         resolve = self._resolver(plan.units)
-        self._contents.keep(key_of("refusal", self._library_key(plan)), missing, resolve, text.encode())
+        self._contents.keep(self._library_key(plan), missing, resolve, _REFUSED + text.encode())
 
     def keys(self, job: Job) -> tuple[str, ...]:
         """Return a key for each part of the product of `job`. Equal jobs have equal keys."""
@@ -196,16 +197,6 @@ class JobCache:
     def _key_of_options(self, options: Options) -> str:
         in_order = options._replace(define=dict(sorted(options.define.items())))
         return key_of("options", self.compiler.identity, encode(in_order))
-
-
-def _check_fatbin(architecture: Architecture, size: int, fatbin: bytes) -> bytes:
-    """Return `fatbin` if it has one image, for `architecture`, of `size` bytes but for padding."""
-    from cuda_ext.formats.fatbin import read_fatbin  # slow to import
-
-    match read_fatbin(fatbin):
-        case (entry,) if entry.architecture == str(architecture) and 0 <= entry.size - size <= 8:
-            return fatbin
-    raise DecodingError(f"not a fatbin for {architecture}")
 
 
 def _no_file(_name: str) -> None:
