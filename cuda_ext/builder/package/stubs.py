@@ -53,11 +53,15 @@ class _Namespace:
     symbols: dict[str, Symbol] = field(default_factory=dict)
     namespaces: dict[str, _Namespace] = field(default_factory=dict)
 
-    def within(self, scope: Iterable[str]) -> _Namespace:
+    def place(self, qualified: str) -> tuple[_Namespace, str]:
+        """Return the namespace of a name and its plain name; brackets alone select what attributes cannot."""
+        *scope, plain = qualified.split("::")
+        if len(scope) >= _DEEPEST or not all(map(_is_attribute, (*scope, plain))):
+            return _Namespace(), plain
         here = self
         for part in scope:
             here = here.namespaces.setdefault(part, _Namespace())
-        return here
+        return here, plain
 
     def names(self) -> Iterator[str]:
         yield from (*self.kernels, *self.variants, *self.symbols, *self.namespaces)
@@ -72,22 +76,19 @@ def _gather(manifest: Manifest) -> _Namespace:
         match = _EXPRESSION.fullmatch(kernel.expression)
         if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without a name
             continue
-        *scope, plain = match["name"].split("::")
-        if _are_attributes(*scope, plain):
-            item = match["arguments"] if match["arguments"] is not None else match["parameters"]
-            if match["arguments"] is not None and match["parameters"]:
-                item = None  # an overloaded template takes brackets twice
-            root.within(scope).kernels.setdefault(plain, []).append((item, kernel))
+        here, plain = root.place(match["name"])
+        item = match["arguments"] if match["arguments"] is not None else match["parameters"]
+        if match["arguments"] is not None and match["parameters"]:
+            item = None  # an overloaded template takes brackets twice
+        here.kernels.setdefault(plain, []).append((item, kernel))
     by_expression = {kernel.expression: kernel for kernel in manifest.kernels}
     for variants in (each for each in manifest.variants if not each.specialised):
-        *scope, plain = variants.name.split("::")
-        if _are_attributes(*scope, plain):
-            kernel = by_expression[variants.candidates[-1].kernel]
-            root.within(scope).variants[plain] = variants, kernel._replace(expression=variants.name)
+        here, plain = root.place(variants.name)
+        kernel = by_expression[variants.candidates[-1].kernel]
+        here.variants[plain] = variants, kernel._replace(expression=variants.name)
     for symbol in manifest.symbols:
-        *scope, plain = symbol.name.split("::")
-        if _are_attributes(*scope, plain):
-            root.within(scope).symbols[plain] = symbol
+        here, plain = root.place(symbol.name)
+        here.symbols[plain] = symbol
     return root
 
 
@@ -376,11 +377,6 @@ def _conditions(variants: Variants) -> Iterator[str]:
     for candidate in variants.candidates:
         condition = f" if {candidate.condition}" if candidate.when else ""
         yield f"    {candidate.kernel}{condition}"
-
-
-def _are_attributes(*names: str) -> bool:
-    """Return True if Python attributes can spell the nested `names`; others need brackets."""
-    return len(names) <= _DEEPEST and all(map(_is_attribute, names))
 
 
 def _is_attribute(name: str) -> bool:

@@ -1,1 +1,1 @@
-"""The CUDA driver: devices, images and loaded kernels. This folder knows neither modules nor libraries."""
+"""The CUDA driver: devices and loaded kernels. This folder knows neither modules nor libraries."""
