@@ -14,10 +14,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.compiler.compile_options import (
-    KEEPS_PROBES,
-    include_directories,
-)
+from cuda_ext.compiler.compile_options import KEEPS_PROBES, include_directories
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Trace
 from cuda_ext.compiler.signatures.probes import (
     Probed,
@@ -36,10 +33,12 @@ from cuda_ext.facts.sha256 import sha256
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
-from cuda_ext.toolchain.programs.nvcc_options import host_options, options_of, target_options
-from cuda_ext.toolchain.programs.nvcc_probes import (
+from cuda_ext.toolchain.programs.nvcc_inputs import (
     FIRST_LINE,
+    host_options,
     lowered_names,
+    options_of,
+    target_options,
     with_instantiations,
     with_probes,
     without_probes,

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cuda_ext.compiler.translation_unit import NAMED
-from cuda_ext.toolchain.programs.nvcc_probes import write_files
+from cuda_ext.toolchain.programs.nvcc_inputs import write_files
 from tests.text.include_cases import INCLUDE_DIRS, Case
 from tests.text.test_includes import SOURCE, Preprocessed, gather, written
 

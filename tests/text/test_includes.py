@@ -19,7 +19,7 @@ from cuda_ext.facts.manifest import Options
 from cuda_ext.runtime.module import module_from
 from cuda_ext.text.includes import definitions_of
 from cuda_ext.text.macros import find_macros
-from cuda_ext.toolchain.programs.nvcc_probes import write_files
+from cuda_ext.toolchain.programs.nvcc_inputs import write_files
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.fixtures.device_code import module, nvcc
 from tests.text.include_cases import BY_NVCC, CASES, INCLUDE_DIRS, TREE, Case

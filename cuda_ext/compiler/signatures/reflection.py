@@ -51,7 +51,7 @@ def match_probes(
     by_name = {normalise(subject): types for subject, types in probed.items()}
     last = {base_name(name): types for name, types in by_name.items()}
     for lowered in (*image.entries, *image.variables):
-        name = _name_of(lowered)
+        name = name_of(lowered)
         # A name with C linkage has no namespace.
         types = by_name.get(name) or (None if lowered.startswith("_Z") else last.get(name))
         if types is not None:
@@ -63,19 +63,19 @@ def unknown_subjects(
     unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed]
 ) -> dict[str, str]:
     """List the names in `image` that need a probe, with their lowered names, which are not in `probed`."""
-    overloads = Counter(map(_name_of, image.entries))
+    overloads = Counter(map(name_of, image.entries))
     subjects = {}
     for lowered in image.entries:
         count = len(image.signatures.kernels[lowered].parameters)
         if lowered not in probed and not _is_complete(lowered, count):
-            name = _name_of(lowered)
+            name = name_of(lowered)
             types = _mangled_types(lowered, count)
             if overloads[name] > 1 and types is not None:
                 name = f"(void(*)({', '.join(each.type.spelling for each in types)}))&{name}"
             subjects[name] = lowered
     for lowered in image.variables:
         if lowered not in probed and _is_declared(unit, lowered):
-            subjects[_name_of(lowered)] = lowered
+            subjects[name_of(lowered)] = lowered
     return subjects
 
 
@@ -91,7 +91,7 @@ def describe(
     kernels: dict[str, Kernel] = {}
     notes: dict[str, list[str]] = {_NO_TYPES: [], _NO_NAMES: []}
     for lowered, kernel in image.signatures.kernels.items():
-        name, slots = _name_of(lowered), kernel.parameters
+        name, slots = name_of(lowered), kernel.parameters
         types = probed[lowered].parameters if lowered in probed else _mangled_types(lowered, len(slots))
         if types is None or len(types) != len(slots):
             types = None
@@ -106,7 +106,7 @@ def describe(
         if probed_type is not None and not probed_type.type.is_const:
             type_ = probed_type.type.spelling
             symbols[lowered] = variable._replace(
-                name=_name_of(lowered),
+                name=name_of(lowered),
                 type=type_,
                 size=_size_of(type_, variable.size),
                 alignment=probed_type.alignment,
@@ -127,7 +127,7 @@ def _size_of(type_: str, stored: int) -> int:
     return min(SIZES[element] * math.prod(map(int, counts)), stored)
 
 
-def _name_of(lowered: str) -> str:
+def name_of(lowered: str) -> str:
     """Return the C++ name of a kernel or variable."""
     name = read_lowered_name(lowered)
     return normalise(name.name) if name else lowered
@@ -151,7 +151,7 @@ def _is_complete(lowered: str, count: int) -> bool:
 
 def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
     """Return True if the source or a header of the project declares a variable, as far as can be seen."""
-    parts = plain_name(_name_of(lowered)).split("::")
+    parts = plain_name(name_of(lowered)).split("::")
     for variable in declarations_of(unit).variables:
         *namespaces, name = variable.name.split("::")
         if name == parts[-1] and set(namespaces) <= set(parts):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cuda_ext.compiler.signatures.reflection import name_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
@@ -238,7 +239,7 @@ def describe_spellings(
     `requested` has the lowered names of the expressions in the table, and `answers` are the compiler's.
     """
     expressions = {kernel.lowered: kernel.expression for kernel in kernels}
-    canonical = {lowered: _canonical_name(lowered) for lowered in expressions}
+    canonical = {lowered: name_of(lowered) for lowered in expressions}
     meanings = Meanings()
     for name, meaning in answers.items():
         if "<" not in name:
@@ -286,8 +287,3 @@ def _shows_types(lowered: str, is_auto: bool) -> bool:
     name = read_lowered_name(lowered)
     arguments = name.arguments if name and name.arguments else ()
     return all(shows(each) for each in arguments if is_auto or isinstance(each, LoweredType))
-
-
-def _canonical_name(lowered: str) -> str:
-    name = read_lowered_name(lowered)
-    return normalise(name.name) if name else lowered

@@ -24,9 +24,14 @@ from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
-from cuda_ext.toolchain.front_ends.triton_constants import read_constants, spell_constant
-from cuda_ext.toolchain.front_ends.triton_kernels import describe_kernel
-from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, hints_of, signature_of
+from cuda_ext.toolchain.front_ends.triton_kernels import (
+    DESCRIPTOR,
+    describe_kernel,
+    hints_of,
+    read_constants,
+    signature_of,
+    spell_constant,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType

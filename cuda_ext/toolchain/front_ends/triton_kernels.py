@@ -1,21 +1,79 @@
-"""Descriptions of kernels that Triton compiled, as a launch needs them."""
+"""Kernels that Triton compiles: types and constants in Triton's spelling, and descriptions for launches.
+
+Types are ``*fp16``, ``i32``, ``tensordesc<fp16[64, 32]>``.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, ParameterType, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import (
     KernelDescription,
     declare_parameter,
     describe_function,
 )
+from cuda_ext.errors import CompilationError
 from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Parameter, TensorMap
-from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, SPELLED_IN_CPP, element_of
 
+_IN_CPP = {
+    "i1": "bool",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "u8": "unsigned char",
+    "u16": "unsigned short",
+    "u32": "unsigned int",
+    "u64": "unsigned long long",
+    "fp16": "__half",
+    "bf16": "__nv_bfloat16",
+    "fp32": "float",
+    "fp64": "double",
+    "fp8e4nv": "__nv_fp8_e4m3",
+    "fp8e5": "__nv_fp8_e5m2",
+}
+# The type of a tensor that the host describes: its element type, and the lengths of a block.
+DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
 # The size of the parameters that Triton adds: global scratch memory, and profiling scratch memory.
 _ADDRESS = 8
+
+
+def signature_of(instantiation: Instantiation, names: Sequence[str]) -> dict[str, Any]:
+    """Return the type of each parameter in `names`, as Triton takes it. Raises :class:`CompilationError`."""
+    types = instantiation.types
+    return {name: _signature_of(types[name]) if name in types else "constexpr" for name in names}
+
+
+def _signature_of(type_: ParameterType) -> Any:
+    if not isinstance(type_, TypedParameter):
+        return tuple(map(_signature_of, type_))
+    if _element_of(type_.type) not in _IN_CPP:
+        raise CompilationError(
+            f"{type_.type!r} is not a type of a parameter",
+            remedy=f"the types are {', '.join(_IN_CPP)}, and with * pointers to them",
+        )
+    return type_.type
+
+
+def hints_of(instantiation: Instantiation, names: Sequence[str]) -> dict[tuple[int, ...], Any]:
+    """Return the divisors that Triton may assume, by the positions of the parameters among `names`."""
+    return {
+        (names.index(each.name), *each.path): [["tt.divisibility", each.divisor]]
+        for each in instantiation.parameters
+        if each.divisor > 1
+    }
+
+
+def _element_of(type_: str) -> str:
+    """Return the element type of a pointer or a tensor descriptor; the type itself if it is neither."""
+    if descriptor := DESCRIPTOR.fullmatch(type_):
+        return descriptor[1]
+    return type_.removeprefix("*k" if type_.startswith("*k") else "*")
 
 
 def describe_kernel(
@@ -29,7 +87,7 @@ def describe_kernel(
     arrays = (p.type for p in typed if p.type.startswith("*") or DESCRIPTOR.fullmatch(p.type))
     hidden = list(_hidden(typed))
     count = len(typed) + len(hidden)
-    return describe_function(instantiation, names, map(element_of, arrays), constants)._replace(
+    return describe_function(instantiation, names, map(_element_of, arrays), constants)._replace(
         lowered=metadata.name,
         parameters=tuple(map(_parameter, typed)),
         hidden=(
@@ -81,9 +139,68 @@ def _tensor_maps(typed: Sequence[TypedParameter], metadata: Any) -> dict[str, Te
 
 
 def _parameter(typed: TypedParameter) -> Parameter:
-    name, type_, element = typed.argument, typed.type, SPELLED_IN_CPP[element_of(typed.type)]
+    name, type_, element = typed.argument, typed.type, _IN_CPP[_element_of(typed.type)]
     if DESCRIPTOR.fullmatch(type_):
         return Parameter(name, "CUtensorMap", "struct", 128, 0, element, alignment=64)
     if not type_.startswith("*"):
         return declare_parameter(name, element)
     return declare_parameter(name, f"const {element}*" if type_.startswith("*k") else f"{element}*")
+
+
+def read_constants(module: ModuleType, function: Any, instantiation: Instantiation) -> dict[str, Any]:
+    """Read the values of the constants and options of `instantiation`, and defaults of other parameters.
+
+    They are in the order of `function`, so that one kernel has one name. Raises :class:`CompilationError`.
+    """
+    given = {
+        name: _read_value(module, name, ast.parse(text, mode="eval").body)
+        for name, text in {**instantiation.constants, **instantiation.configuration}.items()
+    }
+    defaults = {}
+    for parameter in function.params:
+        if parameter.has_default and parameter.name not in instantiation.types.keys() | given.keys():
+            default = getattr(parameter.default, "value", parameter.default)  # the value of a constexpr
+            if not spell_constant(default):
+                raise CompilationError(
+                    f"the default of {parameter.name!r} is no constant",
+                    remedy=f"give it a type or a value, as in {parameter.name}=1",
+                )
+            defaults[parameter.name] = default
+    values = {**defaults, **given}
+    names = [name for name in function.arg_names if name in values]
+    return {name: values[name] for name in dict.fromkeys([*names, *given])}
+
+
+def _read_value(module: ModuleType, name: str, node: ast.expr) -> Any:
+    """Read the constant `node`: a literal, a dtype, a function of `module`, or a tuple of these."""
+    import triton
+
+    if isinstance(node, ast.Tuple):
+        return tuple(_read_value(module, name, item) for item in node.elts)
+    if not isinstance(node, ast.Name):
+        return ast.literal_eval(node)
+    names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+    text = node.id
+    spelled = names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text))
+    for owner, kind in ((triton.language, triton.language.dtype), (module, triton.JITFunction)):
+        if isinstance(value := getattr(owner, spelled, None), kind):
+            return value
+    raise CompilationError(
+        f"{name}={text} is neither a value nor a dtype, nor a function with @triton.jit",
+        remedy="quote it if it is a string",
+    )
+
+
+def spell_constant(value: Any) -> str:
+    """Spell `value` as in an instantiation; return an empty string if it is not a constant."""
+    import triton
+
+    if isinstance(value, tuple):
+        texts = [spell_constant(item) for item in value]
+        comma = "," if len(texts) == 1 else ""
+        return f"({', '.join(texts)}{comma})" if all(texts) else ""
+    if isinstance(value, triton.language.dtype):
+        return re.sub(r"^(u?)int", lambda match: match[1] or "i", str(value))
+    if isinstance(value, triton.JITFunction):
+        return str(value.__name__)
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else ""
