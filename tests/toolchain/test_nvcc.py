@@ -20,7 +20,6 @@ from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Options
-from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import find_nvcc
@@ -292,23 +291,6 @@ TARGETS = {"90": True, "90a": True, "90f": False, "91": False, "100f": True, "20
 
 
 @pytest.mark.host_compiler
-def test_a_cubin_holds_its_kernels_and_variables(nvcc):
-    image = compiled(nvcc, UNIT, Architecture.parse("sm_90a"))
-    assert read_cubin(image.data).target == image.architecture
-    assert image.entries == tuple(read_cubin(image.data).kernels)
-    assert {"plain", "_Z10overloadedi", "_Z10overloadedd"} <= set(image.entries)
-    assert {"from_header", "_ZN2ns5inner5tableE", "bytes"} <= set(image.variables)
-
-
-@pytest.mark.host_compiler
-def test_ptx_holds_its_kernels_and_variables(nvcc):
-    image = compiled(nvcc, UNIT, COMPUTE_90)
-    assert ptx.target(image.data) == COMPUTE_90
-    assert image.entries == compiled(nvcc, UNIT, SM_90).entries
-    assert image.variables == compiled(nvcc, UNIT, SM_90).variables
-
-
-@pytest.mark.host_compiler
 def test_lto_ir_links_to_a_cubin_with_the_reported_names(nvcc):
     image = compiled(nvcc, UNIT, LTO_90)
     linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
@@ -347,89 +329,13 @@ def test_headers_of_other_installed_packages_come_after_nvcc_s_own(nvcc, tmp_pat
     assert compiled(ours, unit(source), COMPUTE_90).entries == ("_Z1kPs",)
 
 
-@pytest.mark.host_compiler
-def test_the_standard_is_the_requested_one(nvcc):
-    source = "static_assert(__cplusplus >= 202002L);\n__global__ void k() {}"
-    assert compiled(nvcc, unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
-    assert "static assertion" in error_of(nvcc, unit(source, std="c++17"))
-
-
-@pytest.mark.host_compiler
-def test_a_pre_included_header_comes_first(nvcc):
-    plain = unit("__global__ void k(T* x) {}", pre_include=("device/types.h",))
-    image = compiled(nvcc, plain.replace(headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
-    assert image.entries == ("_Z1kPd",)
-
-
-@pytest.mark.host_compiler
-def test_fast_math_makes_approximations(nvcc):
-    source = "__global__ void k(float* x) { *x = sinf(*x); }"
-    assert b"sin.approx" in compiled(nvcc, unit(source, fast_math=True), COMPUTE_90).data
-    assert b"sin.approx" not in compiled(nvcc, unit(source), COMPUTE_90).data
-
-
-@pytest.mark.host_compiler
-def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
-    source = "constexpr int f(int x) { return x; }\n__global__ void k(int* x) { *x = f(*x); }"
-    assert compiled(nvcc, unit(source, relaxed_constexpr=True), COMPUTE_90).log == ""
-    assert "calling a constexpr __host__ function" in error_of(nvcc, unit(source))
-
-
-@pytest.mark.host_compiler
-def test_relocatable_code_may_call_functions_of_other_units(nvcc):
-    source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
-    other = unit("__device__ int f(int x) { return x; }", relocatable=True)
-    objects = [compiled(nvcc, u, SM_90).data for u in (unit(source, relocatable=True), other)]
-    linked = link([LinkInput("o", "cubin", data) for data in objects], SM_90)
-    assert list(read_cubin(linked).kernels) == ["_Z1kPi"]
-    with pytest.raises(CompilationError, match="_Z1fi"):
-        compiled(nvcc, unit(source), SM_90)
-
-
-@pytest.mark.host_compiler
-def test_raw_options_are_passed_on(nvcc):
-    source = "__global__ void k(float* p) { *p = p[1] * p[2] + p[3]; }"
-    assert b"fma.rn" in compiled(nvcc, unit(source), COMPUTE_90).data
-    assert b"fma.rn" not in compiled(nvcc, unit(source, raw=("--fmad=false",)), COMPUTE_90).data
-
-
 LOCAL_ARRAY = "__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }"
-
-
-@pytest.mark.host_compiler
-def test_resources_come_from_the_cubin(nvcc):
-    image = compiled(nvcc, unit(LOCAL_ARRAY), SM_90)
-    (usage,) = image.usage.values()
-    assert tuple(image.usage) == image.entries
-    assert usage.registers
-    assert usage.stack == 400
-    assert image.log == ""
 
 
 @pytest.mark.host_compiler
 def test_raw_options_reach_the_assembler(nvcc):
     log = compiled(nvcc, unit(LOCAL_ARRAY, raw=("-Xptxas", "-warn-lmem-usage")), SM_90).log
     assert "Local memory used" in log
-
-
-@pytest.mark.host_compiler
-def test_images_compiled_together_equal_those_compiled_alone(nvcc):
-    assert nvcc.compile(UNIT, [SM_90, COMPUTE_90]) == (
-        compiled(nvcc, UNIT, SM_90),
-        compiled(nvcc, UNIT, COMPUTE_90),
-    )
-
-
-@pytest.mark.host_compiler
-def test_warnings_are_kept_with_paths_of_the_project(nvcc):
-    source = TranslationUnit(
-        "device/k.cu",
-        b'#include "device/h.cuh"\n__global__ void k(int* x) { int unused; *x = f(); }',
-        headers={"device/h.cuh": b"__device__ inline int f() { int lost; return 1; }"},
-    )
-    log = compiled(nvcc, source, COMPUTE_90).log
-    assert re.search(r'^device/k\.cu\(2\): warning .*"unused" was declared', log, re.MULTILINE)
-    assert re.search(r'^device/h\.cuh\(1\): warning .*"lost" was declared', log, re.MULTILINE)
 
 
 # Names
@@ -449,39 +355,11 @@ def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, 
 
 
 @pytest.mark.host_compiler
-def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
-    source = (
-        "using real = float;\nconstexpr int SIZE = 2;\ntemplate <class T, int N> __global__ void k(T* x) {}"
-    )
-    expressions = ("k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>")
-    instantiated = unit(source, *expressions)
-    image = compiled(nvcc, instantiated, COMPUTE_90)
-    assert image.names == dict.fromkeys(expressions, "_Z1kIfLi7EEvPT_")
-    assert image.entries == ("_Z1kIfLi7EEvPT_",)
-
-
-@pytest.mark.host_compiler
 @pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90, LTO_90], ids=str)
 def test_asking_for_names_leaves_no_trace_in_the_image(nvcc, architecture):
     source = unit('extern "C" __global__ void k(float* x) { *x = 1; }\n__device__ int v;')
     plain = compiled(nvcc, source, architecture).data
     assert compiled(nvcc, source.replace(instantiate=("k",)), architecture).data == plain
-
-
-@pytest.mark.host_compiler
-def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
-    source = """
-        #if __CUDA_ARCH__ >= 900
-        using T = float;
-        #else
-        using T = double;
-        #endif
-        template <class T> __global__ void k(T* x) {}
-    """
-    older, instantiated = Architecture.parse("compute_80"), unit(source, "k<T>")
-    images, _ = library(instantiated, [older, COMPUTE_90], nvcc)
-    assert [image.names for image in images] == [{"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"}]
-    assert [image.entries for image in images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
 
 
 @pytest.mark.host_compiler
@@ -579,51 +457,13 @@ def test_the_host_compiler_that_the_flags_name_is_used(nvcc, tmp_path, flags):
 
 
 @pytest.mark.host_compiler
-def test_errors_have_paths_of_the_project(nvcc):
-    source = TranslationUnit(
-        "device/k.cu",
-        b'#include "device/h.cuh"\n__global__ void k(int* x) { *x = missing; }',
-        headers={"device/h.cuh": b"\n__device__ int f() { return lost; }"},
-    )
-    text = error_of(nvcc, source)
-    assert 'device/k.cu(2): error: identifier "missing" is undefined' in text
-    assert 'device/h.cuh(2): error: identifier "lost" is undefined' in text
-    assert "tmp" not in text
-
-
-@pytest.mark.host_compiler
 def test_errors_of_the_assembler_have_no_temporary_paths(nvcc):
     text = error_of(nvcc, unit('__global__ void k() { asm("no such instruction;"); }'), SM_90)
     assert text.startswith("ptxas k.ptx, line ")
     assert "tmp" not in text
 
 
-@pytest.mark.host_compiler
-def test_a_missing_header_is_reported_with_a_remedy(nvcc):
-    source = TranslationUnit(
-        "device/k.cu", b'#include "device/h.cuh"', headers={"device/h.cuh": b"\n#include <absent.h>\n"}
-    )
-    text = error_of(nvcc, source)
-    assert "device/h.cuh:2:10: fatal error: absent.h: No such file or directory" in text
-    assert 'device/h.cuh:2:10: "absent.h" is neither in the include directories nor among' in text
-    assert "tmp" not in text
-
-
 AXPY = "template <class T> __global__ void axpy(T a, T* x) { *x = a; }\n__global__ void scale(int) {}\n"
-
-
-@pytest.mark.host_compiler
-@pytest.mark.parametrize(
-    "expression", ["axpi<float>", "axpy<real>", "ns::axpy<float>", "axpy", "gemm"], ids=str
-)
-def test_an_instantiation_that_does_not_exist_is_reported_with_the_nearest(nvcc, expression, messages):
-    messages(error_of(nvcc, unit(AXPY, "scale", expression)))
-
-
-@pytest.mark.host_compiler
-def test_every_bad_instantiation_is_reported(nvcc):
-    text = error_of(nvcc, unit(AXPY, "axpi<float>", "scale", "axpy<real>"))
-    assert re.findall("instantiation '(.*?)'", text) == ["axpi<float>", "axpy<real>"]
 
 
 @pytest.mark.host_compiler
