@@ -1,4 +1,4 @@
-"""What NVRTC and nvcc have in common: options reach the code, images are whole, errors name the place."""
+"""Common properties of NVRTC and nvcc: options reach the code, images are whole, errors name the place."""
 
 from __future__ import annotations
 

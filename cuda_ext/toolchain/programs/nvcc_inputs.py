@@ -1,4 +1,4 @@
-"""What nvcc gets: options, sources with instantiations and probes, and headers as files.
+"""Inputs of nvcc: options, sources with instantiations and probes, and headers as files.
 
 The PTX has the lowered names of instantiations and probes.
 """
