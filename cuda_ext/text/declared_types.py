@@ -14,6 +14,7 @@ from cuda_ext.text.macros import WORD
 _TYPE = (
     r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
     r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]{0,1000}?\b(?P<typedef>\w+)\s*;"
+    r"|\busing\s+(?:\w*\s*::\s*)+(?P<used>\w+)\s*;"
 )
 _TYPE_MARKS = re.compile(MARKS % _TYPE)
 _DIRECTIVE = re.compile(r"(?m)^[ \t]*#.*$")
@@ -23,12 +24,14 @@ _ENUMERATION = re.compile(r"enum\s+(?P<word>class\s+|struct\s+)?[^;{}]*\{(?P<bod
 class DeclaredType(NamedTuple):
     """A type that a text declares: an alias of another, or perhaps an enumeration.
 
-    The ``enumerators`` of one that is not scoped are names of its namespace, too.
+    The ``enumerators`` of one that is not scoped are names of its namespace, too. A name of another namespace
+    that ``is_used`` here may be anything.
     """
 
     is_alias: bool
     enumerators: tuple[str, ...] = ()
     is_scoped: bool = True
+    is_used: bool = False
 
 
 def find_types(texts: Iterable[bytes]) -> dict[str, DeclaredType]:
@@ -43,12 +46,13 @@ def _find_types(content: bytes) -> tuple[tuple[str, DeclaredType], ...]:
     for scope, head, mark, _ in declarators(text, _TYPE_MARKS):
         if scope is None:
             continue
-        alias = mark["alias"] or mark["typedef"]
+        alias = mark["alias"] or mark["typedef"] or mark["used"]
         is_alias = bool(alias) and "template" not in text[head : mark.start()]
         body = _ENUMERATION.match(text, mark.start())
         values = _DIRECTIVE.sub("", body["body"]).split(",") if body else []
         enumerators = (WORD.match(value.lstrip()) for value in values)
-        type_ = DeclaredType(is_alias, tuple(e[0] for e in enumerators if e), not body or bool(body["word"]))
+        is_scoped = not body or bool(body["word"])
+        type_ = DeclaredType(is_alias, tuple(e[0] for e in enumerators if e), is_scoped, bool(mark["used"]))
         names = [part for part in scope if part and part != C_LINKAGE]
         found.append(("::".join([*names, alias or mark["type"]]), type_))
     return tuple(found)

@@ -28,6 +28,10 @@ enum class Level : unsigned char { Low = 1,
   Missing,
 #endif
   High };
+namespace detail { enum class Step : int { Back = -1, On = 5 }; }
+using detail::Step;
+using Pace = detail::Step;
+template <Step S> __global__ void step(int* p) { *p = int(S); }
 template <class T, int N = 3> __global__ void red(T* p) { *p = T(N); }
 template __global__ void red<real, B>(real*);
 template __global__ void red<real>(real*);
@@ -68,6 +72,7 @@ INSTANTIATE = (
         "any<1>",
     ),
     *("mode<Mode::Fast>", "mode<(Mode)0, false>", "both<(Plain)1, ns::Level(2)>", "wide<1ull<<33, 'a'>"),
+    "ns::step<ns::Step::On>",
     "zero<__half>",
 )
 # Each kernel as it is called, and other spellings that mean it.
@@ -103,10 +108,15 @@ SPELLINGS = {
     "wide<1ull<<33, 'a'>": ["wide<8589934592, 97>", "wide<0x2'0000'0000, 'a'>"],
     "ns::red<float, 7>": ["ns::red<ns::real, 7>", "ns::red<ns::real, ns::B>"],
     "ns::red<float, 3>": ["ns::red<float>", "ns::red<ns::real, 3>"],
+    "ns::step<ns::Step::On>": [
+        *(f"ns::step<ns::{step}::On>" for step in ("Pace", "detail::Step")),
+        *("ns::step<(ns::Step)5>", "ns::step<ns::Pace(5)>"),
+    ],
 }
 OTHERS = (
     *("fill<half, 3>", "fill<float, B>", "zero<short>", "mode<Mode::Slow>", "both<Two, ns::Level::High>"),
     *("any<1u>", "any<true>", "ns::red<double>", "zero<half*>", "both<One, ns::Level::Low>"),
+    "ns::step<ns::Pace::Back>",
 )
 
 

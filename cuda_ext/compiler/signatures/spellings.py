@@ -34,6 +34,7 @@ _STANDARD = (
 )
 # A type or value without its declarator.
 _WORDS = re.compile(r"\((?:\w+::)*\w+\)-?\d+|(?:\w+::)*\w+(?: \w+)*")
+_CAST_TYPE = re.compile(r"\(((?:\w+::)*\w+)\)-?\d")
 _NAME = re.compile(r"(?:::)?[^\W\d]\w*(?:::[^\W\d]\w*)*")
 
 
@@ -84,6 +85,10 @@ def ask(unit: TranslationUnit) -> Questions:
     known = _words(unit.instantiate)
     used = known | _words(text for _, text in written) | _words(kernel.template for kernel in kernels)
     declared = find_types(texts)
+    own_types = {base_name(name) for name, type_ in declared.items() if not type_.is_used}
+    for name, type_ in [*declared.items()]:
+        if type_.is_used and base_name(name) not in own_types.union(_STANDARD):
+            del declared[name]  # it may be a function, and a question about one is an error
     standard = [f"{scope}{name}" for scope in ("", "std::", "cuda::std::") for name in _STANDARD]
     aliases = [*_COMMON, *standard, *(name for name, type_ in declared.items() if type_.is_alias)]
     aliases = [name for name in dict.fromkeys(aliases) if name not in known]
@@ -254,7 +259,7 @@ def describe_spellings(
         _forget_shadowed(meanings, expression, canonical[lowered])
     # Most names in the questions occur in no argument.
     text = " ".join([*canonical.values(), *expressions.values()])
-    words = set(_WORDS.findall(text.replace("const ", "")))
+    words = {*_WORDS.findall(text.replace("const ", "")), *_CAST_TYPE.findall(text)}
     needed = {
         name: meaning
         for name, meaning in meanings.known.items()

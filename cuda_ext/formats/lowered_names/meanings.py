@@ -80,10 +80,10 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
         before = arguments[: match.start()]
         # Templates among the arguments may have ``auto`` parameters, too.
         needs_type = is_auto or before.count("<") > before.count(">") + 1
-        if token.startswith("::"):
-            known = meanings.get(token[2:])
-        else:
-            known = next((meanings[scope + token] for scope in scopes if scope + token in meanings), None)
+        known = _look_up(token, scopes, meanings)
+        owner, _, member = token.rpartition("::")
+        if known is None and owner and (alias := _look_up(owner, scopes, meanings)):
+            known = meanings.get(f"{alias}::{member}")  # an enumerator
         if known is None and (value := literal_value(token)) is not None:
             known = str(value)
         if known is None or (needs_type and _NUMBER.fullmatch(known)):
@@ -94,6 +94,13 @@ def spell_out(expression: str, meanings: Mapping[str, str]) -> str:
     rest = _CAST.sub(lambda cast: f"({cast[1] or cast[2]}){cast[3]}", rest)
     spelled = normalise(template + rest)
     return meanings.get(spelled, spelled)
+
+
+def _look_up(name: str, scopes: Iterable[str], meanings: Mapping[str, str]) -> str | None:
+    """Return the meaning of `name` in the innermost of `scopes` that has it."""
+    if name.startswith("::"):
+        return meanings.get(name[2:])
+    return next((meanings[scope + name] for scope in scopes if scope + name in meanings), None)
 
 
 def scopes_of(name: str) -> list[str]:

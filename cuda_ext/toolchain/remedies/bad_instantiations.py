@@ -79,7 +79,8 @@ def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[by
     if not unknown:
         return ""
     arguments = expression.removeprefix(name)
-    by_plain = {each.rpartition("::")[2]: each for each in sorted(find_types(texts))}
+    types = sorted(name for name, type_ in find_types(texts).items() if not type_.is_used)
+    by_plain = {each.rpartition("::")[2]: each for each in types}
     known = {**{word: word for word in (*_WORDS, *_HEADER_OF)}, **by_plain}
     close = unknown if unknown in known else closest_name(unknown, known)
     text = f"the kernel exists, its template argument {unknown!r} does not: "
