@@ -28,82 +28,72 @@ PROJECT = '[project]\nname = "p"\ndependencies = ["cuda-ext"]\n'
 FILES = {"device/fill.cu": FILL}
 
 
-def built_in_place(root: Path) -> Path:
-    """Build a project in `root`; where the kernels are."""
-    write_project(root, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    code, _, message = run("build", root)
-    assert code == 0, message
-    return root / "p" / "kernels"
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose kernels belong into ``p/kernels``."""
+    return write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+
+
+def refusal(*arguments: object) -> str:
+    code, output, message = run("build", *arguments)
+    assert (code, output) == (1, "")
+    return message
 
 
 # Where the packages go.
 
 
-def place(root: Path, package: str, table: str) -> Path:
-    """Return the directory of the kernels of a project in `root` with its Python in `package`."""
-    project = load(write_project(root, table, {**FILES, f"{package}/__init__.py": ""}))
-    return project.source_directory(project.modules[0].name).relative_to(root)
-
-
-@pytest.mark.parametrize("package", ["src/p", "p", "python/p", "lib/p"])
-def test_kernels_are_put_into_the_package_of_each_layout(package: str, tmp_path: Path) -> None:
-    (tmp_path / "src/other").mkdir(parents=True)
-    assert place(tmp_path, package, PROJECT + SM_90) == Path(package, "kernels")
+NAMED = '[tool.cuda_ext.modules."{}"]\n'
+PACKAGE_DIR = f"{NAMED.format('p.kernels')}[tool.setuptools.package-dir]\n"
 
 
 @pytest.mark.parametrize(
-    ("package_dir", "package"), [('"" = "source"', "source/p"), ('p = "elsewhere"', "elsewhere")]
+    ("package", "table"),
+    [
+        *((package, PROJECT + SM_90) for package in ("src/p", "p", "python/p", "lib/p")),
+        ("source/p", f'{SM_90}{PACKAGE_DIR}"" = "source"\n'),
+        ("elsewhere", f'{SM_90}{PACKAGE_DIR}p = "elsewhere"\n'),
+        ("src/space/p/inner", SM_90 + NAMED.format("space.p.inner.kernels")),
+    ],
 )
-def test_package_dir_of_setuptools_is_respected(package_dir: str, package: str, tmp_path: Path) -> None:
-    table = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n[tool.setuptools.package-dir]\n{package_dir}\n'
-    assert place(tmp_path, package, table) == Path(package, "kernels")
+def test_kernels_are_put_into_the_package_of_each_layout(package: str, table: str, tmp_path: Path) -> None:
+    for directory in ("src/other", "src/p"):  # a package precedes a directory of that name
+        (tmp_path / directory).mkdir(parents=True)
+    project = load(write_project(tmp_path, table, {**FILES, f"{package}/__init__.py": ""}))
+    place = project.source_directory(project.modules[0].name)
+    assert place.relative_to(tmp_path) == Path(package, "kernels")
 
 
-def test_a_nested_package_and_a_namespace(tmp_path: Path) -> None:
-    table = f'{SM_90}[tool.cuda_ext.modules."space.p.inner.kernels"]\n'
-    assert place(tmp_path, "src/space/p/inner", table) == Path("src/space/p/inner/kernels")
-
-
-def test_a_package_precedes_a_directory_of_that_name(tmp_path: Path) -> None:
-    (tmp_path / "src/p").mkdir(parents=True)
-    assert place(tmp_path, "lib/p", PROJECT + SM_90) == Path("lib/p/kernels")
-
-
-def test_a_build_prints_a_summary_and_git_ignores_its_output(tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    code, output, message = run("build", tmp_path)
+def test_a_build_in_place(project: Path) -> None:
+    code, output, message = run("build", project)
     (summary,) = output.splitlines()
     assert (code, summary.partition(",")[0]) == (0, "p.kernels: 1 kernel")
-    assert summary.endswith(f" in {tmp_path / 'p/kernels'}")
+    assert summary.endswith(f" in {project / 'p/kernels'}")
     assert "p.kernels: with nvrtc " in message
-    run_program("git", "init", "--quiet", cwd=tmp_path)
-    seen = run_program("git", "status", "--porcelain", "--untracked-files=all", "p", cwd=tmp_path)
+    run_program("git", "init", "--quiet", cwd=project)
+    seen = run_program("git", "status", "--porcelain", "--untracked-files=all", "p", cwd=project)
     assert seen == "?? p/__init__.py\n"
-
-
-def test_a_renamed_module_leaves_no_package_in_the_source_tree(tmp_path: Path) -> None:
-    former = built_in_place(tmp_path)
+    # It imports as the installed package would.
+    path = os.pathsep.join([str(project), str(Path(__file__).parents[2])])
+    script = "from p import kernels; print(*dir(kernels))"
+    assert run_program(sys.executable, "-c", script, cwd=project, PYTHONPATH=path) == "fill\n"
+    # A failed build leaves it.
+    former = project / "p/kernels"
+    before = (former / "manifest.json").read_bytes()
+    (project / "device/fill.cu").write_text(FILL.replace("value;", "valeu;"))
+    assert 'device/fill.cu(1): error: identifier "valeu" is undefined' in refusal(project)
+    assert (former / "manifest.json").read_bytes() == before
+    # One of a renamed module removes it, and no package that cuda_ext.save wrote.
     other = former.with_name("of_others")
     shutil.copytree(former, other)
-    (other / ".gitignore").unlink()  # as cuda_ext.save writes it
+    (other / ".gitignore").unlink()
     table = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-    (tmp_path / "pyproject.toml").write_text(
-        table + PROJECT + SM_90 + '[tool.cuda_ext.modules."p.renamed"]\n'
-    )
-    code, _, errors = run("build", tmp_path)
+    write_project(project, f"{table}{PROJECT}{SM_90}{NAMED.format('p.renamed')}", FILES)
+    code, _, errors = run("build", project)
     assert code == 0
-    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["__init__.py", "of_others", "renamed"]
+    assert sorted(path.name for path in (project / "p").iterdir()) == ["__init__.py", "of_others", "renamed"]
     # Nor does a backend that would build none of it go unnoticed.
     assert "warning: [build-system]: hatchling does not build the kernels: wheels lack them; " in errors
-
-
-def test_it_imports_as_the_installed_package_would(tmp_path: Path) -> None:
-    built_in_place(tmp_path)
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
-    printed = run_program(
-        sys.executable, "-c", "from p import kernels; print(*dir(kernels))", cwd=tmp_path, PYTHONPATH=path
-    )
-    assert printed == "fill\n"
 
 
 def test_output_to_another_directory(tmp_path: Path) -> None:
@@ -144,58 +134,39 @@ def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
 # How it is built.
 
 
-def test_options_precede_the_environment_and_the_project(tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    files = [tmp_path / "report.html", tmp_path / "trace.json"]
-    arguments = (
-        "--arch",
-        "sm_80",
-        "--arch",
-        "compute_80",
-        "--jobs",
-        "1",
-        "--report",
-        files[0],
-        "--trace",
-        files[1],
-    )
-    code, output, message = run(
-        "build", tmp_path, "--json", *arguments, CUDAARCHS="90", CUDA_EXT_REPORT="/no/where"
-    )
+def test_options_precede_the_environment_and_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project / "device")  # to which paths are relative
+    files = ("--report", "report.html", "--trace", "trace.json")
+    targets = ("--arch", "sm_80", "--arch", "compute_80", "--jobs", "1")
+    environ = {"CUDAARCHS": "90", "CUDA_EXT_REPORT": "/no/where"}
+    code, output, message = run("build", "..", "--json", *targets, *files, **environ)
     assert code == 0, message
     (module,) = json.loads(output)["modules"]
     text = Path(module["directory"], "manifest.json").read_text()
     assert ("sm_80" in text, "compute_80" in text, "sm_90" in text) == (True, True, False)
-    assert all(file.stat().st_size for file in files)
-
-
-def test_paths_are_relative_to_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_project(tmp_path / "project", PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    monkeypatch.chdir(tmp_path)
-    assert run("build", "project", "--trace", "trace.json")[0] == 0
-    assert (tmp_path / "trace.json").is_file()
+    assert all(Path(file).stat().st_size for file in files[1::2])
 
 
 @pytest.mark.parametrize("option", ["--report", "--trace", "--depfile"])
-def test_only_files_of_builds_are_overwritten(option: str, tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    message = refusal(tmp_path, option, tmp_path / "pyproject.toml")
+def test_only_files_of_builds_are_overwritten(option: str, project: Path) -> None:
+    message = refusal(project, option, project / "pyproject.toml")
     assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
-    assert (tmp_path / "pyproject.toml").read_text() == PROJECT + SM_90
-    assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
+    assert (project / "pyproject.toml").read_text() == PROJECT + SM_90
+    assert not (project / "p/kernels").exists()  # it was said before anything was compiled
 
 
-def test_no_file_of_a_build_lies_in_a_generated_package(tmp_path: Path) -> None:
+def test_no_file_of_a_build_lies_in_a_generated_package(project: Path) -> None:
     """Neither where one is, nor where one will be: the next build would refuse to replace the package."""
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     for option in ("--report", "--depfile"):
-        message = refusal(tmp_path, option, tmp_path / "p/kernels/r")
-        assert f"{option}: {tmp_path}/p/kernels/r would lie in the generated package" in message
-    (tmp_path / "pyproject.toml").write_text(f'{PROJECT}{SM_90}trace = "p/kernels/r"\n')
+        message = refusal(project, option, project / "p/kernels/r")
+        assert f"{option}: {project}/p/kernels/r would lie in the generated package" in message
+    (project / "pyproject.toml").write_text(f'{PROJECT}{SM_90}trace = "p/kernels/r"\n')
     with pytest.raises(BuildError, match=r"^tool\.cuda_ext\.trace: .* would lie in the generated package"):
-        build_project(load(tmp_path))
-    assert "tool.cuda_ext.trace: " in refusal(tmp_path)
-    assert [path.name for path in (tmp_path / "p").iterdir()] == ["__init__.py"]
+        build_project(load(project))
+    assert "tool.cuda_ext.trace: " in refusal(project)
+    assert [path.name for path in (project / "p").iterdir()] == ["__init__.py"]
 
 
 def test_only_the_beginning_of_a_file_of_others_is_read(tmp_path: Path) -> None:
@@ -212,12 +183,11 @@ def test_only_the_beginning_of_a_file_of_others_is_read(tmp_path: Path) -> None:
     assert lengths[0] <= 1 << 20
 
 
-def test_the_next_build_overwrites_files_of_a_build(tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", tmp_path / name)]
+def test_the_next_build_overwrites_files_of_a_build(project: Path) -> None:
+    arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", project / name)]
     for _ in range(2):
-        assert run("build", tmp_path, *arguments)[0] == 0
-        assert all((tmp_path / name).stat().st_size for name in ("report", "trace", "depfile"))
+        assert run("build", project, *arguments)[0] == 0
+        assert all((project / name).stat().st_size for name in ("report", "trace", "depfile"))
 
 
 def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> None:
@@ -300,12 +270,6 @@ headers = ["shipped/*.h"]
 # Mistakes.
 
 
-def refusal(*arguments: object) -> str:
-    code, output, message = run("build", *arguments)
-    assert (code, output) == (1, "")
-    return message
-
-
 def test_a_missing_package_is_an_error(tmp_path: Path, messages: Messages) -> None:
     write_project(tmp_path, f'{SM_90}[tool.cuda_ext.modules."p.inner.kernels"]\n', FILES)
     message = refusal(tmp_path)
@@ -321,18 +285,14 @@ def test_a_file_in_place_of_the_package_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
-    assert (
-        refusal(tmp_path)
-        == f"{tmp_path / 'pyproject.toml'}: there is no such file; name the directory of a project\n"
-    )
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\n')
+    file = tmp_path / "pyproject.toml"
+    remedy = "name the directory of a project\n"
+    assert refusal(tmp_path) == f"{file}: there is no such file; {remedy}"
+    file.mkdir()
+    assert refusal(tmp_path) == f"{file}: is not a file; {remedy}"
+    file.rmdir()
+    file.write_text('[project]\nname = "p"\n')
     assert "has no [tool.cuda_ext] table" in refusal(tmp_path)
-
-
-def test_a_directory_in_place_of_pyproject_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").mkdir()
-    message = f"{tmp_path / 'pyproject.toml'}: is not a file; name the directory of a project\n"
-    assert refusal(tmp_path) == message
 
 
 @needs_mount
@@ -345,21 +305,12 @@ def test_errors_of_a_read_only_output_name_the_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["build", "report"])
-def test_an_invalid_architecture_names_the_option(command: str, tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    status, _, message = run(command, tmp_path, "--arch", "sm-90")
+def test_an_invalid_architecture_names_the_option(command: str, project: Path) -> None:
+    status, _, message = run(command, project, "--arch", "sm-90")
     assert (status, message.partition("\n")[2]) == (
         1,
         "--arch: unknown architecture 'sm-90'; did you mean 'sm_90'?\n",
     )
-
-
-def test_a_failed_build_leaves_the_old_package(tmp_path: Path) -> None:
-    place = built_in_place(tmp_path)
-    before = (place / "manifest.json").read_bytes()
-    (tmp_path / "device/fill.cu").write_text(FILL.replace("value;", "valeu;"))
-    assert 'device/fill.cu(1): error: identifier "valeu" is undefined' in refusal(tmp_path)
-    assert (place / "manifest.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--nope",), ("--arch",)])
@@ -395,17 +346,16 @@ def test_an_interrupted_build_leaves_no_files(signum: int, tmp_path: Path) -> No
     assert list(scratch.iterdir()) == []
 
 
-def test_a_report_leaves_the_source_tree_alone(tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
-    page = tmp_path / "build/kernels.html"
-    code, output, errors = run("report", tmp_path, "--fresh", "--arch", "sm_80")
+def test_a_report_leaves_the_source_tree_alone(project: Path) -> None:
+    page = project / "build/kernels.html"
+    code, output, errors = run("report", project, "--fresh", "--arch", "sm_80")
     assert (code, output) == (0, f"{page}: 1 module\n")
     assert "1 compilation: 1 compiled" in errors
     assert "sm_80" in page.read_text()
-    assert [path.name for path in (tmp_path / "p").iterdir()] == ["__init__.py"]
-    mine = tmp_path / "mine.html"
+    assert [path.name for path in (project / "p").iterdir()] == ["__init__.py"]
+    mine = project / "mine.html"
     mine.write_text("mine")
-    status, _, errors = run("report", tmp_path, "-o", mine)
+    status, _, errors = run("report", project, "-o", mine)
     assert (status, mine.read_text()) == (1, "mine")
     assert f"{mine}: is not the report of a build, and stays; name another file" in errors
 

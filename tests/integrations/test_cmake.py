@@ -127,6 +127,11 @@ def test_a_build_tree_survives(tmp_path: Path, generator: str) -> None:
     assert project.steps(*ONLY) == COMPILED
     assert project.steps(*ONLY) == []
     assert files() == first
+    # A renamed module leaves no files.
+    project.write({"CMakeLists.txt": LISTS + call.replace("app.kernels", "app.sub.others")})
+    project.build(*ONLY)
+    places = {name.rpartition("/")[0] for name in files() if name.endswith((".h", "manifest.json"))}
+    assert places == {"include/app/sub", "python/app/sub/others"}
 
 
 @takes_cxx
@@ -183,6 +188,11 @@ def test_a_python_module_needs_no_cpp(module: CMakeProject) -> None:
     assert {path.name for path in module.module.iterdir() if path.is_dir()} == {"python"}
     assert architectures(module) == [["sm_90"]] * 2
     assert module.steps() == []
+    # A mistake in a kernel is the compiler's message.
+    (module.root / "device/axpy.cu").write_text(AXPY.replace("index()", "indes()"))
+    output = module.build(status=None)
+    assert 'device/axpy.cu(3): error: identifier "indes" is undefined' in output
+    assert "Traceback" not in output
 
 
 @takes_cxx
@@ -278,21 +288,6 @@ def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
     assert "no work to do" in built
 
 
-@takes_cxx
-def test_a_renamed_module_leaves_no_files(project: CMakeProject) -> None:
-    project.configure()
-    project.build(*ONLY)
-    lists = LISTS + MODULE.replace("app.kernels", "app.sub.others")
-    (project.root / "CMakeLists.txt").write_text(lists)
-    project.build(*ONLY)
-    headers = [path.relative_to(project.module).as_posix() for path in project.module.rglob("*.h")]
-    manifests = [
-        path.parent.relative_to(project.module).as_posix() for path in project.module.rglob("manifest.json")
-    ]
-    assert headers == ["include/app/sub/others.h"]
-    assert manifests == ["python/app/sub/others"]
-
-
 def test_compile_commands_have_the_device_sources(module: CMakeProject) -> None:
     database = module.module / "compile_commands.json"
     module.configure()
@@ -305,26 +300,19 @@ def test_compile_commands_have_the_device_sources(module: CMakeProject) -> None:
     assert all("--cuda-gpu-arch=sm_90" in arguments for arguments in entries.values())
 
 
-def test_a_mistake_in_a_kernel_is_the_compilers_message(module: CMakeProject) -> None:
-    (module.root / "device/axpy.cu").write_text(AXPY.replace("index()", "indes()"))
-    module.configure()
-    output = module.build(status=None)
-    assert 'device/axpy.cu(3): error: identifier "indes" is undefined' in output
-    assert "Traceback" not in output
-
-
 @with_each_generator
-def test_sources_may_have_unusual_names(tmp_path: Path, generator: str) -> None:
+def test_names_and_values_arrive_as_they_were_written(tmp_path: Path, generator: str) -> None:
     names = ["a/b", "a.b", "am&p #100 =?", "größe d$x ${y}", "it's [a](b){c} @,~!"]
-    files = {
-        f"{name}.cu": FILES["device/fill.cu"].replace("fill", f"fill_{i}") for i, name in enumerate(names)
-    }
-    module = "cuda_ext_add_module(app_kernels NAME app.kernels SOURCES *.cu a/*.cu ARCHITECTURES sm_90)\n"
+    files = {f"{name}.cu": FILL.replace("fill", f"fill_{i}") for i, name in enumerate(names)}
+    files["other.cu"] = "__global__ void other(char* to) { to[0] = TEXT[1]; }\n"
+    module = """cuda_ext_add_module(app_kernels NAME app.kernels SOURCES "*.cu;a/*.cu"
+      ARCHITECTURES "80-real;90-real" DEFINE "TEXT=\\"a;b\\"")
+    """
     project = CMakeProject(tmp_path / "app", generator)
     project.write({**files, "CMakeLists.txt": PYTHON_LISTS + module})
     project.configure()
     project.build()
-    assert len(shipped(project).units) == len(names)
+    assert architectures(project) == [["sm_80", "sm_90"]] * len(files)
     assert project.steps() == []
 
 
@@ -350,22 +338,6 @@ def test_headers_that_the_build_makes_come_first(tmp_path: Path) -> None:
     (project.root / "value.in").write_text("#define VALUE 2\n")
     project.build()
     assert (project.module / "python/app/kernels/fill.fatbin").read_bytes() != first
-
-
-def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
-    module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES "80-real;90-real"
-      SOURCES "device/fill.cu;device/other.cu" DEFINE "TEXT=\\"a;b\\"")
-    """
-    other = "__global__ void other(char* to) { to[0] = TEXT[1]; }\n"
-    files = {
-        "CMakeLists.txt": PYTHON_LISTS + module,
-        "device/fill.cu": FILES["device/fill.cu"],
-        "device/other.cu": other,
-    }
-    project = CMakeProject(tmp_path / "app").write(files)
-    project.configure()
-    project.build()
-    assert architectures(project) == [["sm_80", "sm_90"]] * 2
 
 
 @takes_cxx

@@ -130,26 +130,18 @@ def test_an_unchanged_import_loads_no_builder_module(project: Path) -> None:
     ]
 
 
-def test_touching_files_compiles_nothing(project: Path) -> None:
+def test_an_unchanged_project_is_not_compiled(project: Path) -> None:
+    package = project / "src/p/kernels"
+    assert is_generated(package)
+    assert foreign(package) is None
+    text = (package / "editable.json").read_text()
+    assert str(project) in text
+    assert sys.prefix not in text.replace(str(project), "")  # no file of the environment
     for path in (project / "device").iterdir():
         path.touch()
     assert printed(project, **NO_CACHE) == ("fill", "")
-
-
-def test_other_tables_of_pyproject_cause_no_rebuild(project: Path) -> None:
-    replace(project / "pyproject.toml", 'version = "1"', 'version = "2"')
+    replace(project / "pyproject.toml", 'version = "1"', 'version = "2"')  # of another table
     assert printed(project, **NO_CACHE) == ("fill", "")
-
-
-def test_the_record_names_no_file_of_the_environment(project: Path) -> None:
-    text = (project / "src/p/kernels/editable.json").read_text()
-    assert str(project) in text
-    assert sys.prefix not in text.replace(str(project), "")
-
-
-def test_a_package_with_a_record_is_known_as_generated(project: Path) -> None:
-    assert is_generated(project / "src/p/kernels")
-    assert foreign(project / "src/p/kernels") is None
 
 
 def test_without_the_key_nothing_is_compared(tmp_path: Path) -> None:
@@ -168,6 +160,13 @@ def test_an_edited_source_is_compiled(project: Path) -> None:
     assert message.startswith("p.kernels: changed: device/fill.cu\np.kernels: with nvrtc ")
     assert "compiled" in message.splitlines()[-1]
     assert printed(project) == ("paint", "")
+    replace(project / "device/fill.cu", "paint(", "fill(")
+    assert printed(project) == ("fill", "")  # cached results are used silently
+    replace(project / "pyproject.toml", '"sm_90"', '"sm_80"')
+    assert printed(project, ARCHITECTURES)[0] == "sm_80"
+    replace(project / "pyproject.toml", KEY, "")
+    assert printed(project) == ("fill", "")
+    assert not is_editable(project / "src/p/kernels")
 
 
 def test_an_edited_header_is_noticed_however_old_it_looks(project: Path) -> None:
@@ -192,24 +191,6 @@ def test_a_header_that_hides_another_is_noticed(project: Path) -> None:
     (project / "device/p").mkdir()
     (project / "device/p/value.h").write_text("#define VALUE 3\n")
     assert "changed: device/p/value.h, include/p/value.h\n" in printed(project)[1]
-
-
-def test_an_edited_table_is_followed(project: Path) -> None:
-    replace(project / "pyproject.toml", '"sm_90"', '"sm_80"')
-    assert printed(project, ARCHITECTURES)[0] == "sm_80"
-
-
-def test_cached_results_are_used_silently(project: Path) -> None:
-    replace(project / "device/fill.cu", "fill(", "paint(")
-    printed(project)
-    replace(project / "device/fill.cu", "paint(", "fill(")
-    assert printed(project) == ("fill", "")
-
-
-def test_the_architectures_of_the_install_stay(tmp_path: Path) -> None:
-    install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
-    replace(tmp_path / "device/fill.cu", "fill(", "paint(")
-    assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
 
 
 def test_a_reload_brings_new_kernels_into_a_running_process(project: Path) -> None:
@@ -273,31 +254,31 @@ def test_a_failed_compilation_is_not_repeated_by_other_processes(project: Path) 
 # What goes wrong.
 
 
-def test_a_module_that_does_not_compile_is_not_imported(project: Path) -> None:
-    replace(project / "device/fill.cu", "value;", "valeu;")
-    message = refusal(project)
-    assert message.startswith(
-        "p.kernels: its project has changed since it was compiled, and cannot be compiled"
-    )
-    assert 'device/fill.cu(2): error: identifier "valeu" is undefined' in message
-    replace(project / "device/fill.cu", "valeu;", "value;")
+MISTAKES = [
+    ("device/fill.cu", "value;", "valeu;", 'device/fill.cu(2): error: identifier "valeu" is undefined'),
+    (
+        "pyproject.toml",
+        "include-dirs",
+        "include-dir",
+        "tool.cuda_ext.include-dir: unknown key; did you mean 'include-dirs'?",
+    ),
+    (
+        "pyproject.toml",
+        "p.kernels",
+        "p.others",
+        "has no module 'p.kernels' any more; install the project again",
+    ),
+]
+
+
+def test_a_module_that_cannot_be_compiled_is_not_imported(project: Path) -> None:
+    for file, old, new, answer in MISTAKES:
+        replace(project / file, old, new)
+        message = refusal(project)
+        assert answer in message
+        replace(project / file, new, old)
+    assert message.startswith("p.kernels: ")
     assert printed(project) == ("fill", "")
-
-
-def test_a_mistake_in_the_table_is_reported(project: Path) -> None:
-    replace(project / "pyproject.toml", "include-dirs", "include-dir")
-    assert "tool.cuda_ext.include-dir: unknown key; did you mean 'include-dirs'?" in refusal(project)
-
-
-def test_a_module_that_is_no_longer_in_the_table(project: Path) -> None:
-    replace(project / "pyproject.toml", "p.kernels", "p.others")
-    assert "has no module 'p.kernels' any more; install the project again" in refusal(project)
-
-
-def test_the_rebuilding_can_be_turned_off(project: Path) -> None:
-    replace(project / "pyproject.toml", KEY, "")
-    assert printed(project) == ("fill", "")
-    assert not is_editable(project / "src/p/kernels")
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"schema": 2}'])
@@ -360,21 +341,14 @@ def test_a_copy_of_the_project_does_not_use_the_original(project: Path, tmp_path
 # Beside cuda-ext build.
 
 
-def test_a_build_in_place_leaves_an_editable_install_one(project: Path) -> None:
-    replace(project / "device/fill.cu", "fill(", "paint(")
-    assert command_line.run("build", project)[0] == 0
-    assert printed(project) == ("paint", "")
-    assert is_editable(project / "src/p/kernels")
-
-
 @pytest.mark.parametrize("arguments", [(), ("--arch", "sm_75")])
-def test_a_build_in_place_keeps_the_architectures_of_the_install(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_build_in_place_leaves_an_editable_install_one(arguments: tuple[str, ...], tmp_path: Path) -> None:
     place = install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
     assert command_line.run("build", tmp_path, *arguments)[0] == 0
+    assert is_editable(place)
     assert printed(tmp_path, ARCHITECTURES) == (arguments[1] if arguments else "sm_80", "")
     assert json.loads((place / "editable.json").read_bytes())["cudaarchs"] == "80-real"
+    # The next change is compiled for the architectures of the install.
     replace(tmp_path / "device/fill.cu", "fill(", "paint(")
     assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
 
