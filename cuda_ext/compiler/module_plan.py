@@ -244,8 +244,8 @@ def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants
     kernels: dict[str, Kernel] = {}
     for library in libraries:
         kernels |= {kernel.expression: kernel for kernel in library.kernels}
-        for expression, (name, conditions) in library.conditions.items():
-            own = by_name.setdefault(name, [])
+        for expression, conditions in library.conditions.items():
+            own = by_name.setdefault(expression.partition(" if ")[0], [])
             own += (Candidate(expression, condition) for condition in conditions or ((),))
     for name, candidates in by_name.items():
         if any(candidate.when for candidate in candidates):

@@ -44,26 +44,19 @@ class Trace(NamedTuple):
 NO_TRACE = Trace()
 
 
-class Specialisation(NamedTuple):
-    """The name of a described kernel, and the conditions under which it was compiled."""
-
-    name: str
-    when: tuple[Condition, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Signatures:
     """The kernels of images, and the variables that sources declare, by lowered name.
 
-    Expressions are C++ names. ``log`` lists what could not be determined. ``conditions`` has the name and the
-    condition of each described kernel, by its expression. ``meanings`` maps names and instantiations as
+    Expressions are C++ names. ``log`` lists what could not be determined. ``conditions`` has those under
+    which each described kernel was compiled, by its expression. ``meanings`` maps names and instantiations as
     sources spell them.
     """
 
     kernels: Mapping[str, Kernel]
     symbols: Mapping[str, Symbol]
     log: str = ""
-    conditions: Mapping[str, Specialisation] = field(default_factory=dict)
+    conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -107,7 +100,7 @@ class Library(NamedTuple):
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
     code: tuple[Mapping[str, str], ...] = ()
-    conditions: Mapping[str, Specialisation] = {}
+    conditions: Mapping[str, tuple[Condition, ...]] = {}
     reads: frozenset[str] = frozenset()
 
 
@@ -115,7 +108,7 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     """Unite signatures; if two describe the same name, the later one counts. Logs are left out."""
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
-    conditions: dict[str, Specialisation] = {}
+    conditions: dict[str, tuple[Condition, ...]] = {}
     meanings = []
     for signatures in several:
         conditions |= signatures.conditions

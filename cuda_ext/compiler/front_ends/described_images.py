@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
-from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
+from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -70,7 +70,7 @@ def describe_images(
         for name, launch in own.items():
             _check_shared_memory(described[name], launch, image, where)
         reduced.append(replace(image, entries=entries, variables=(), launches=own))
-    conditions = {each.expression: Specialisation(each.name, each.when) for each in descriptions}
+    conditions = {each.expression: each.when for each in descriptions}
     return reduced, replace(signatures, kernels=described, symbols={}, conditions=conditions)
 
 
