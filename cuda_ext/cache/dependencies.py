@@ -68,7 +68,7 @@ class DependencyCache:
         """
         entry = self._entry(key)
         for names in entry.names if entry.content is None else ((),):
-            content = self._get(_key_with(key, names, resolve)) if names else entry.content
+            content = self._store.get(_key_with(key, names, resolve)) if names else entry.content
             with suppress(CudaExtError, ValueError):
                 if content is not None:
                     return CachedContent(decode(content), frozenset(names))
@@ -78,27 +78,16 @@ class DependencyCache:
         """Keep `content`, which depends on the names `dependencies`."""
         names = tuple(sorted(dependencies))
         if not names:
-            self._put(_own_key(key), codec.encode(_Entry(content)))
+            self._store.put(_own_key(key), codec.encode(_Entry(content)))
             return
         known = self._entry(key).names
         if known[:1] != (names,):
             known = (names, *(other for other in known if other != names))[:_MOST_SETS]
-            self._put(_own_key(key), codec.encode(_Entry(None, known)))
-        self._put(_key_with(key, names, resolve), content)
+            self._store.put(_own_key(key), codec.encode(_Entry(None, known)))
+        self._store.put(_key_with(key, names, resolve), content)
 
     def _entry(self, key: str) -> _Entry:
-        with suppress(codec.DecodingError):
-            if content := self._get(_own_key(key)):
-                return codec.decode(_Entry, content)
-        return _Entry()
-
-    def _get(self, key: str) -> bytes | None:
-        """Return the content under `key`; an intact entry with another key is a miss."""
-        content = self._store.get(key)
-        return content[len(key) :] if content and content.startswith(key.encode()) else None
-
-    def _put(self, key: str, content: bytes) -> None:
-        self._store.put(key, key.encode() + content)
+        return read_record(self._store, _own_key(key), _Entry())
 
 
 def _own_key(key: str) -> str:

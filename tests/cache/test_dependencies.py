@@ -122,19 +122,6 @@ def test_an_intact_entry_with_invalid_content_is_a_miss(project: Path, cache: Pa
     assert built(project) == right
 
 
-@pytest.mark.parametrize("damage", ["cut", "of another key"])
-def test_an_intact_entry_with_the_content_of_another_is_a_miss(
-    project: Path, cache: Path, damage: str
-) -> None:
-    """Their digests are right, so only what they hold shows it."""
-    right = built(project)
-    contents = [path.read_bytes()[72:] for path in entries(cache)]
-    for number, path in enumerate(entries(cache)):
-        content = contents[number][:-1] if damage == "cut" else contents[number - 1]
-        path.write_bytes(pack(path.parent.name + path.name, content))
-    assert built(project) == right
-
-
 # Bounds and places.
 
 
@@ -222,7 +209,7 @@ def test_two_users_of_a_full_cache_get_one_warning_each_and_what_they_built(
             output, errors = one.communicate(timeout=300)
             assert (one.returncode, errors) == (0, "")
             assert output.count(f"{cache}: compiling goes on without a cache: No space left on device; ") == 1
-        assert list(cache.glob("objects/tmp/*")) == []
+        assert list(cache.glob("objects/??/.*")) == []
         filler.unlink()
         for root in (project, other):
             one = user(root, CUDA_EXT_CACHE=str(cache))

@@ -133,12 +133,10 @@ class Batch:
         return known
 
     def _take(self, library: _Pending, job: Job, known: CachedContent[tuple[bytes, ...]]) -> None:
-        """Give a cached product to `library`; if it is damaged, the library waits for a new one."""
-        from cuda_ext.compiler.signatures.reflection import check_product
-
+        """Give a cached product to `library`, which waits for a new one if this cannot be decoded."""
         try:
-            library.products[job] = check_product(decode_product(job, known.content))
-        except (BuildError, codec.DecodingError):
+            library.products[job] = decode_product(job, known.content)
+        except codec.DecodingError:
             self._wait_for(library, job, library.cache.keys(job))
         else:
             library.reads |= known.dependencies

@@ -10,11 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from cuda_ext.compiler.jobs import Product
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import SIZES, Kernel, Parameter, ParameterKind
 from cuda_ext.formats.definitions import read_definitions
@@ -32,15 +30,6 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     signatures = Signatures({n: Kernel(n, n, 0, slots) for n, slots in kernels.items()}, variables)
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, usage=usage, signatures=signatures)
-
-
-def check_product(product: Product) -> Product:
-    """Return the cached `product` if its images are complete. Raises :class:`BuildError` otherwise."""
-    for image in product:
-        known = read_image(image.architecture, image.data)
-        if not image.data or known.entries != image.entries or known.variables != image.variables:
-            raise BuildError(f"not the image of {image.architecture}")
-    return product
 
 
 def match_probes(
