@@ -10,7 +10,13 @@ from typing import Any, Literal, NamedTuple
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
+from cuda_ext.builder.report.build_record import (
+    BuildRecord,
+    ImageSizes,
+    JobRecord,
+    decode_record,
+    encode_record,
+)
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.store import pack, unpack
 from cuda_ext.facts.codec import DecodingError, decode, decode_fields, encode, encode_fields
@@ -27,7 +33,7 @@ REPORT = BuildRecord(
     2,
     ("nvrtc 13.5",),
     (JobRecord("p.k", "a.cu", "sm_90", "compile", "compiled", "1", 0.0, 0.5),),
-    {("p.k", "a.cu", "sm_90"): 100},
+    {("p.k", "a.cu", "sm_90"): ImageSizes(60, {"code": 100})},
     {("p.k", "a.cu", "k", "sm_90"): Resources(100, 32, 0, 0, 0, 16, 4)},
     {("p/k/a.fatbin",): 60},
 )

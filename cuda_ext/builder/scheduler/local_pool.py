@@ -38,73 +38,7 @@ _START = (
     "serve(sys.argv[2], float(sys.argv[3]), os.fdopen(os.dup(0), 'rb'), os.fdopen(os.dup(1), 'wb'))"
 )
 
-_Item = tuple[Task, "Future[Any]"]
-
-
-class _Queue:
-    """The tasks that wait, with their futures.
-
-    A worker takes the one of the highest priority, but first those that share headers with its last task, and
-    last those that share headers with the task of another worker.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._condition = threading.Condition()
-        # By the headers that tasks share: those of highest priority first, in order of arrival among equals.
-        self._waiting: dict[SharedHeaders | None, list[tuple[float, int, _Item]]] = {}
-        self._order = itertools.count()
-        self._taken: Counter[SharedHeaders] = Counter()
-        # By number of the worker, with whether it has them precompiled.
-        self._current: dict[int, tuple[SharedHeaders, bool]] = {}
-        self._is_closed = False
-        # No longer once a worker died of it.
-        self.precompiles = True
-
-    def put(self, task: Task, future: Future[Any]) -> None:
-        with self._condition:
-            heap = self._waiting.setdefault(task.headers, [])
-            heapq.heappush(heap, (-task.priority, next(self._order), (task, future)))
-            self._condition.notify()
-
-    def close(self) -> None:
-        """Let workers end when no task is left."""
-        with self._condition:
-            self._is_closed = True
-            self._condition.notify_all()
-
-    def clear(self) -> list[_Item]:
-        """Remove all tasks."""
-        with self._condition:
-            items = [item for heap in self._waiting.values() for *_, item in heap]
-            self._waiting.clear()
-            return items
-
-    def take(self, worker: int) -> _Item | None:
-        """Wait for the next task for `worker`; ``None`` at the end."""
-        with self._condition:
-            while not self._waiting:
-                if self._is_closed:
-                    return None
-                self._condition.wait()
-            own, is_precompiled = self._current.pop(worker, (None, False))
-            others = [headers for headers, _ in self._current.values()]
-            headers = own
-            if own is None or own not in self._waiting:
-                headers = min(self._waiting, key=lambda h: (h in others, self._waiting[h][0][:2]))
-            *_, (task, future) = heapq.heappop(self._waiting[headers])
-            if not self._waiting[headers]:
-                del self._waiting[headers]
-            if headers is None:
-                return task, future
-            # While this one would precompile them, others that have done so take most of the tasks.
-            share = (headers.tasks - self._taken[headers]) / (1 + 2 * others.count(headers))
-            # Where workers are many, each has few tasks.
-            share = min(share, headers.all_tasks / self._workers)
-            precompiles = self.precompiles and ((headers is own and is_precompiled) or share >= FEWEST)
-            self._taken[headers] += 1
-            self._current[worker] = headers, precompiles
-            return replace(task, precompiles=precompiles), future
+_Waiting = tuple[float, int, Task, "Future[Any]"]
 
 
 class WorkerPool(Executor):
@@ -112,6 +46,9 @@ class WorkerPool(Executor):
 
     The others start when there are tasks for them. `started` is called for each task when it starts, in some
     thread. A task that takes longer than `limit` seconds is ended.
+
+    A worker takes the task of the highest priority, but first those that share headers with its last task,
+    and last those that share headers with the task of another worker.
     """
 
     def __init__(
@@ -125,11 +62,20 @@ class WorkerPool(Executor):
         self._count = count
         self._started = started
         self._limit = limit
-        self._queue = _Queue(count)
-        self._lock = threading.Lock()
-        self._has_ended = False
+        # Guards all that follows.
+        self._condition = threading.Condition()
+        # By the headers that tasks share: those of highest priority first, in order of arrival among equals.
+        self._waiting: dict[SharedHeaders | None, list[_Waiting]] = {}
+        self._order = itertools.count()
         # Tasks that wait or run.
         self._unfinished = 0
+        self._taken: Counter[SharedHeaders] = Counter()
+        # By number of the worker, with whether it has them precompiled.
+        self._current: dict[int, tuple[SharedHeaders, bool]] = {}
+        # No longer once a worker died of it.
+        self._precompiles = True
+        self._is_closed = False
+        self._has_ended = False
         # Workers create it and remove it: nothing is left if this process is killed before there is one.
         self._scratch = str(Path(tempfile.gettempdir(), f"cuda_ext-{secrets.token_hex(8)}"))
         self._processes: dict[int, process.Child] = {}
@@ -149,28 +95,31 @@ class WorkerPool(Executor):
         if args or kwargs or not isinstance(fn, Task):
             raise TypeError("only tasks can be submitted")
         future: Future[Any] = Future()
-        with self._lock:
+        with self._condition:
+            waiting = self._waiting.setdefault(fn.headers, [])
+            heapq.heappush(waiting, (-fn.priority, next(self._order), fn, future))
+            self._condition.notify()
             self._unfinished += 1
             is_short = len(self._threads) < min(self._unfinished, self._count)
         if is_short:
             self._add_thread()
-        self._queue.put(fn, future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers. With `cancel_futures`, end them at once, whatever they are doing."""
-        if cancel_futures:
-            for _, future in self._queue.clear():
-                future.cancel()
-        self._queue.close()
-        if cancel_futures:
-            with self._lock:
+        with self._condition:
+            self._is_closed = True
+            if cancel_futures:
                 self._has_ended = True
-                children = list(self._processes.values())
-            for child in children:
-                process.end_input(child)
-            for child in children:
-                process.end(child)
+                for *_, future in itertools.chain(*self._waiting.values()):
+                    future.cancel()
+                self._waiting.clear()
+            self._condition.notify_all()
+            children = list(self._processes.values()) if cancel_futures else []
+        for child in children:
+            process.end_input(child)
+        for child in children:
+            process.end(child)
         if wait:
             for thread in self._threads:
                 if thread.is_alive():  # if an interrupt came before its start, it is not
@@ -185,7 +134,7 @@ class WorkerPool(Executor):
 
     def _drive(self, number: int) -> None:
         """Pass one task after the other to one worker."""
-        while item := self._queue.take(number):
+        while item := self._take(number):
             task, future = item
             self._started(task)
             try:
@@ -193,13 +142,39 @@ class WorkerPool(Executor):
             except BaseException as error:
                 show = functools.partial(future.set_exception, error)
             # Count down before the result is known, which may lead to another task.
-            with self._lock:
+            with self._condition:
                 self._unfinished -= 1
             show()
-        with self._lock:
+        with self._condition:
             child = self._processes.pop(number, None)
         if child:
             process.end(child)
+
+    def _take(self, worker: int) -> tuple[Task, Future[Any]] | None:
+        """Wait for the next task for `worker`; ``None`` at the end."""
+        with self._condition:
+            while not self._waiting:
+                if self._is_closed:
+                    return None
+                self._condition.wait()
+            own, is_precompiled = self._current.pop(worker, (None, False))
+            others = [headers for headers, _ in self._current.values()]
+            headers = own
+            if own is None or own not in self._waiting:
+                headers = min(self._waiting, key=lambda h: (h in others, self._waiting[h][0][:2]))
+            *_, task, future = heapq.heappop(self._waiting[headers])
+            if not self._waiting[headers]:
+                del self._waiting[headers]
+            if headers is None:
+                return task, future
+            # While this one would precompile them, others that have done so take most of the tasks.
+            share = (headers.tasks - self._taken[headers]) / (1 + 2 * others.count(headers))
+            # Where workers are many, each has few tasks.
+            share = min(share, headers.all_tasks / self._count)
+            precompiles = self._precompiles and ((headers is own and is_precompiled) or share >= FEWEST)
+            self._taken[headers] += 1
+            self._current[worker] = headers, precompiles
+            return replace(task, precompiles=precompiles), future
 
     def _run(self, number: int, task: Task) -> Any:
         """Return the worker's answer. If two workers die in a task, the task is at fault.
@@ -218,14 +193,14 @@ class WorkerPool(Executor):
                 if error:
                     raise error
                 return result
-            with self._lock:
+            with self._condition:
                 if self._has_ended:
                     raise _cancelled()
                 exit_code = process.end(self._processes.pop(number))
             if exit_code == worker.TOO_SLOW:
                 raise too_slow(str(task), self._limit)
             if task.precompiles:
-                self._queue.precompiles = False
+                self._precompiles = False
                 task = replace(task, precompiles=False)
         is_killed = exit_code < 0
         death = f"was ended by signal {-exit_code}" if is_killed else f"ended with exit code {exit_code}"
@@ -238,7 +213,7 @@ class WorkerPool(Executor):
 
     def _worker(self, number: int) -> process.Child:
         """The process of a worker, which is started if there is none."""
-        with self._lock:
+        with self._condition:
             if self._has_ended:
                 raise _cancelled()
             if number not in self._processes:

@@ -62,16 +62,11 @@ def start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forks_do_the_same() -> None:
     """In a process of its own, which has a single thread."""
     tests = [
-        test_so_many_processes_compile,
-        test_cached_results_start_no_process,
         test_a_worker_that_is_killed_is_replaced,
-        test_modules_in_the_working_directory_are_not_imported,
         test_a_task_that_cannot_be_read_is_an_error,
-        test_another_compiler_than_the_builds_is_refused,
         test_cancelling_ends_running_tasks_and_drops_waiting_ones,
         test_an_interrupt_while_workers_start_leaves_nothing,
         test_more_workers_start_when_there_are_tasks_for_them,
-        test_the_longest_is_first,
     ]
     names = [f"{__file__}::{test.__name__}" for test in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *names]
