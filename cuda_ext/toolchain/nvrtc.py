@@ -195,11 +195,11 @@ class Nvrtc:
             program, _ = self._run(unit, options, known_subjects(unit))
             image = read_image(architecture, program.image("ptx"))
         types = match_probes(image, program.names, program.probed)
-        if unknown := unknown_subjects(unit, image, types):
+        unknown = unknown_subjects(unit, image, types)
+        if asked := [subject for subject in unknown if subject not in program.probed]:
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
-            more = self._run(unit, options, list(unknown))[0].probed
-            program.probed.update(more)  # for another image, too
-            types |= {unknown[subject]: found for subject, found in more.items()}
+            program.probed.update(self._run(unit, options, asked)[0].probed)  # for another image, too
+        types |= {n: program.probed[subject] for subject, n in unknown.items() if subject in program.probed}
         return describe(unit, image, types, meanings)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:

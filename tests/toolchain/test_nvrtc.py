@@ -442,9 +442,10 @@ def test_a_prototype_beside_the_definition_costs_no_second_round(options_of):
 
 def test_types_that_need_a_second_round_are_asked_for_once(options_of):
     source = "enum class E { a }; template <class T> __global__ void k(T) {} template __global__ void k(E);"
+    source += " template <class T> __global__ void k(T, int) {} template __global__ void k(E, int);"
     compiled = nvrtc().compile(unit(source), [Architecture.parse(name) for name in ("sm_90", "compute_90")])
     kinds = [kernel.parameters[0].kind for each in compiled for kernel in each.signatures.kernels.values()]
-    assert kinds == ["enum", "enum"]
+    assert kinds == ["enum"] * 4
     assert ["-fdevice-syntax-only" in options for options in options_of] == [False, True]
 
 
