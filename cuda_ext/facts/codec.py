@@ -173,7 +173,8 @@ def _reading_array(kind: Any, item: Any) -> Reader:
     def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         if type(data) is not list:
             raise _refuse(data)
-        return kind([reader(item)(each, contents) for each in data])
+        read_item = reader(item)
+        return kind([read_item(each, contents) for each in data])
 
     return read
 
