@@ -176,7 +176,8 @@ class OverloadIndex:
                 remedy = "; ".join(filter(None, [hint, listed]))
                 return ArgumentError(f"no kernel has a parameter {name!r}", remedy=remedy)
         counts = sorted({len(kernel.parameters) for kernel in self.shapes})
-        problem = f"({types}) fits no kernel: they have {' or '.join(map(str, counts))} parameters"
+        constants = f" and the constants {', '.join(self._with)}" if self._with else ""
+        problem = f"({types}) fits no kernel: they have {' or '.join(map(str, counts))} parameters{constants}"
         return ArgumentError(problem, remedy=listed)
 
     def _in(self, kernels: int) -> Iterator[Kernel]:

@@ -101,6 +101,7 @@ print([counting(call) for call in calls], [counting(call) < 5 for call in bracke
 caught(lambda: kernels.ns.many(1, 16, BLOCK=64, grid=1, block=1))
 caught(lambda: kernels.ns.many(1, 16, BLOCK=1000, MODE=True, grid=1, block=1))
 caught(lambda: kernels.ns.many["BLOCK=68, MODE=True"](1, 69, 16, True, grid=1, block=1))
+caught(lambda: kernels.ns.many(1, 68, 16, grid=1, block=1))
 """,
     )
     assert run.output[0] == f"{[0] * 6} {[True] * 2}"
@@ -122,6 +123,7 @@ caught(lambda: kernels.ns.many["BLOCK=68, MODE=True"](1, 69, 16, True, grid=1, b
         "ArgumentError: no kernel was built for BLOCK=1000, MODE=True; built: BLOCK=1, 2,"
     )
     assert "was compiled for BLOCK=68, not 69" in run.output[3]
+    assert "fits no kernel: they have 2 parameters and the constants BLOCK, MODE; built:" in run.output[4]
 
 
 def test_dtypes_that_are_made_anew_for_each_look_up_are_remembered(with_driver: Any, tmp_path: Path) -> None:
