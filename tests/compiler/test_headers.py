@@ -1,4 +1,7 @@
-"""Headers: those of the project are gathered under one name, all others are left to the compiler."""
+"""Headers: those of the project are gathered under one name, all others are left to the compiler.
+
+``tests/text`` compares with host compilers where directives lead.
+"""
 
 from __future__ import annotations
 
@@ -51,35 +54,9 @@ def value(unit: TranslationUnit) -> int:
     return int(match[1])
 
 
-def test_a_header_beside_the_source_is_found(root, write):
-    write(device__a_cu='#include "h.cuh"' + KERNEL, device__h_cuh="enum { VALUE = 7 };")
-    unit = gathered(root)
-    assert list(unit.headers) == ["device/h.cuh"]
-    assert value(unit) == 7
-
-
 def test_directives_are_rewritten_to_the_path_within_the_project(root, write):
     write(device__a_cu='#include "h.cuh"\nint x;', device__h_cuh="")
     assert gathered(root).source == b'#include "device/h.cuh"\nint x;'
-
-
-def test_a_quoted_name_is_looked_up_beside_the_includer_first(root, write):
-    write(
-        device__a_cu='#include "sub/h.cuh"' + KERNEL,
-        device__v_cuh="enum { VALUE = 1 };",
-        device__sub__h_cuh='#include "v.cuh"',
-        device__sub__v_cuh="enum { VALUE = 2 };",
-    )
-    assert value(gathered(root, "device")) == 2
-
-
-def test_an_angled_name_is_looked_up_in_the_include_directories_only(root, write):
-    write(
-        device__a_cu="#include <v.cuh>" + KERNEL,
-        device__v_cuh="enum { VALUE = 1 };",
-        include__v_cuh="enum { VALUE = 2 };",
-    )
-    assert value(gathered(root, "include")) == 2
 
 
 def test_an_angled_name_beside_the_source_is_not_found(root, write):
@@ -88,45 +65,6 @@ def test_an_angled_name_beside_the_source_is_not_found(root, write):
     assert unit.headers == {}
     with pytest.raises(CompilationError, match=r"device/a\.cu\(1\): .*v\.cuh"):
         ptx(unit)
-
-
-def test_the_first_include_directory_wins(root, write):
-    write(
-        device__a_cu="#include <v.cuh>" + KERNEL,
-        one__v_cuh="enum { VALUE = 1 };",
-        two__v_cuh="enum { VALUE = 2 };",
-    )
-    assert value(gathered(root, "two", "one")) == 2
-
-
-def test_headers_of_one_name_do_not_meet(root, write):
-    write(
-        device__a_cu='#include "one/v.cuh"\n#include "two/v.cuh"\nenum { VALUE = ONE + TWO };' + KERNEL,
-        device__one__v_cuh="#pragma once\nenum { ONE = 1 };",
-        device__two__v_cuh="#pragma once\nenum { TWO = 2 };",
-    )
-    assert value(gathered(root)) == 3
-
-
-def test_parent_directories_are_followed(root, write):
-    write(
-        device__a_cu='#include "sub/../../common/h.cuh"' + KERNEL,
-        device__sub__x_cuh="",
-        common__h_cuh='#include "../device/v.cuh"',
-        device__v_cuh="enum { VALUE = 4 };",
-    )
-    unit = gathered(root)
-    assert list(unit.headers) == ["common/h.cuh", "device/v.cuh"]
-    assert value(unit) == 4
-
-
-def test_cycles_end(root, write):
-    write(
-        device__a_cu='#include "h.cuh"' + KERNEL,
-        device__h_cuh='#pragma once\n#include "g.cuh"\nenum { VALUE = 5 };',
-        device__g_cuh='#pragma once\n#include "h.cuh"\n#include "g.cuh"',
-    )
-    assert value(gathered(root)) == 5
 
 
 def test_a_link_is_followed_to_the_file_that_it_names(root, write):
@@ -149,38 +87,9 @@ def test_headers_of_the_tool_chain_stay_as_they_are(root, write):
     assert value(unit) == 6
 
 
-def test_an_inactive_branch_may_name_a_missing_header(root, write):
-    write(device__a_cu='#ifdef NEVER\n#include "nowhere.h"\n#endif\nenum { VALUE = 8 };' + KERNEL)
-    assert value(gathered(root)) == 8
-
-
 def test_headers_of_every_branch_travel(root, write):
     write(device__a_cu='#ifdef NEVER\n#include "h.cuh"\n#endif', device__h_cuh="")
     assert list(gathered(root).headers) == ["device/h.cuh"]
-
-
-@pytest.mark.parametrize(
-    "directive",
-    [
-        '#include "h.cuh"',
-        '  #  include\t"h.cuh" // why',
-        '#include"h.cuh"',
-        '#include /* why */ "h.cuh"',
-        '/* why */ #include "h.cuh"',
-        '/* a\n   b */ #include "h.cuh"',
-        '#include \\\n "h.cuh"',
-        '#\\\r\ninclude "h.cuh"\r',
-        'const char quote = \'"\'; // "\n#include "h.cuh"',
-        'constexpr int n = 1\'000;\n#include "h.cuh"',
-        '#if __has_include("h.cuh")\n#include "h.cuh"\n#endif',
-        '#if __has_include ( "h.cuh" )\n#include "h.cuh"\n#endif',
-    ],
-)
-def test_a_directive_is_found_in_any_spelling(root, write, directive):
-    write(device__a_cu=directive + KERNEL, device__h_cuh="enum { VALUE = 3 };")
-    unit = gathered(root)
-    assert list(unit.headers) == ["device/h.cuh"]
-    assert value(unit) == 3
 
 
 @pytest.mark.parametrize(
@@ -204,65 +113,11 @@ def test_text_that_looks_like_a_directive_is_ignored(root, write, text):
     assert value(unit) == 9
 
 
-def test_has_include_is_false_for_missing_headers(root, write):
-    write(device__a_cu='#if !__has_include("nowhere.h")\nenum { VALUE = 2 };\n#endif' + KERNEL)
-    assert value(gathered(root)) == 2
-
-
-def test_a_name_behind_a_macro_is_followed(root, write):
-    write(device__a_cu='#define NAME "h.cuh"\n#include NAME\n' + KERNEL, device__h_cuh="enum { VALUE = 1 };")
-    unit = gathered(root)
-    assert list(unit.headers) == ["cuda_ext_named/h.cuh", "device/h.cuh"]
-    assert value(unit) == 1
-
-
-def test_lines_keep_their_numbers(root, write):
-    write(
-        device__a_cu='/* a\n b */ #include \\\n "h.cuh"\nint oops\n' + KERNEL,
-        device__h_cuh="\n\nenum { VALUE = 1 };",
-    )
-    with pytest.raises(CompilationError, match=r"device/a\.cu\((4|6)\): error"):
-        ptx(gathered(root))
-
-
-def test_line_ends_of_windows_are_read(root, write):
-    write(
-        device__a_cu='#include "h.cuh"\r\n#define VALUE \\\r\n  ONE\r\n' + KERNEL,
-        device__h_cuh="enum { ONE = 1 };\r\n",
-    )
-    assert value(gathered(root)) == 1
-
-
-def test_a_byte_order_mark_is_dropped(root, write):
-    write(
-        device__a_cu=b'\xef\xbb\xbf#include "h.cuh"' + KERNEL.encode(),
-        device__h_cuh=b"\xef\xbb\xbfenum { VALUE = 1 };",
-    )
-    assert value(gathered(root)) == 1
-
-
-def test_bytes_that_are_not_utf_8_pass_through(root, write):
-    write(
-        device__a_cu=b'// caf\xe9 \xe8\n#include "h.cuh"' + KERNEL.encode(),
-        device__h_cuh=b"// \x80\nenum { VALUE = 1 };",
-    )
-    unit = gathered(root)
-    assert b"\xe9 \xe8" in unit.source
-    assert value(unit) == 1
-
-
 @pytest.mark.parametrize("content", ["// UTF-16".encode("utf-16-le"), b"// \0", b"// \xff"])
 def test_characters_that_end_a_file_are_refused(root, write, content):
     write(device__a_cu='#include "h.cuh"', device__h_cuh=content)
     with pytest.raises(BuildError, match=r"^device/h\.cuh: is not UTF-8 text, as it holds a byte 0x"):
         gathered(root)
-
-
-def test_names_may_hold_spaces_and_foreign_letters(root, write):
-    (root / "device").mkdir()
-    (root / "device/späße und mehr.cuh").write_text("enum { VALUE = 1 };")
-    write(device__a_cu='#include "späße und mehr.cuh"' + KERNEL)
-    assert value(gathered(root)) == 1
 
 
 def test_a_pre_include_is_found_like_an_include(root, write):
