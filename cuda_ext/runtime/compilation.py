@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -15,11 +16,9 @@ from cuda_ext.compiler.compile_options import (
 )
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError, ManifestError, ToolchainError
+from cuda_ext.errors import BuildError, ToolchainError
 from cuda_ext.facts import codec
-from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.manifest import Compression, Manifest, Options
-from cuda_ext.facts.sha256 import sha256
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.runtime.text_arguments import (
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
-_FORMAT = "cuda-ext compiled 3"
+_FORMAT = "cuda-ext compiled 4"
 _STANDARD = "c++17"
 
 
@@ -127,7 +126,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 
         compiled = compile_within(file, compile_new)
     else:
-        compiled = compile_once(key, file, partial(_find, key), compile_new, _Compiled.encode)
+        compiled = compile_once(key, file, partial(_find, key), compile_new, codec.encode)
     for line in compiled.log:
         report(line)
     return module_from(compiled.manifest, compiled.files.__getitem__)
@@ -172,24 +171,12 @@ def prepare(
     )
 
 
-class _Entry(NamedTuple):
-    """A cached module: its manifest, the compiler's messages, and the module's files."""
-
-    format: str
-    manifest: str
-    log: tuple[str, ...]
-    files: Mapping[str, bytes]
-
-
 class _Compiled(NamedTuple):
     """A compiled module, and the compiler's messages."""
 
     manifest: Manifest
     log: tuple[str, ...]
     files: Mapping[str, bytes]
-
-    def encode(self) -> bytes:
-        return codec.encode(_Entry(_FORMAT, manifest_file.dumps(self.manifest), self.log, self.files))
 
 
 class _Wanted(NamedTuple):
@@ -273,14 +260,9 @@ def _tileiras_identity() -> str:
 
 def _find(key: str) -> _Compiled | None:
     """Find the module under `key` in the cache; ``None`` if it is absent or damaged."""
-    try:
-        entry = codec.decode(_Entry, read_cache(key) or b"")
-        manifest = manifest_file.loads(entry.manifest, "the cache")
-    except (codec.DecodingError, ManifestError):
-        return None
-    if entry.format != _FORMAT or {n: sha256(c).hex() for n, c in entry.files.items()} != manifest.files:
-        return None
-    return _Compiled(manifest, entry.log, entry.files)
+    with suppress(codec.DecodingError):
+        return codec.decode(_Compiled, read_cache(key) or b"")
+    return None
 
 
 def _gather(
