@@ -78,17 +78,14 @@ def test_a_generated_package_is_complete(wheel_headers: Path) -> None:
     ]
 
 
-def test_wheels_are_pure(wheel_flat: Path, wheel_src_layout: Path, wheel_with_cmdclass: Path) -> None:
+def test_a_c_extension_alone_gives_a_wheel_a_tag(
+    wheel_flat: Path, wheel_src_layout: Path, wheel_with_cmdclass: Path, wheel_with_c_extension: Path
+) -> None:
     for wheel in (wheel_flat, wheel_src_layout, wheel_with_cmdclass):
         assert wheel.name.endswith("-1.0-py3-none-any.whl")
-
-
-def test_a_c_extension_keeps_its_tag(wheel_with_c_extension: Path) -> None:
     assert "none-any" not in wheel_with_c_extension.name
     assert any(Path(name).stem.startswith("_answer.") for name in contents(wheel_with_c_extension))
-
-
-def test_steps_of_a_replaced_build_stay(wheel_with_cmdclass: Path) -> None:
+    # Steps of a replaced build stay.
     assert contents(wheel_with_cmdclass)["with_cmdclass/stamp.txt"] == b"stamped\n"
 
 
@@ -202,30 +199,26 @@ def test_a_renamed_module_leaves_no_files(
         assert not [name for name in files if "src_layout/kernels" in name]
 
 
-@pytest.mark.parametrize("manifest", ["", "graft src\n"])
+@pytest.mark.parametrize("manifest", ["", "graft src\ngraft device\n"])
 def test_files_of_an_inplace_build_do_not_ship(
-    manifest: str, environment: Environment, package_src_layout: Path, wheel_src_layout: Path
+    manifest: str,
+    environment: Environment,
+    package_src_layout: Path,
+    wheel_src_layout: Path,
+    sdist_src_layout: Path,
 ) -> None:
     (package_src_layout / "MANIFEST.in").write_text(manifest, encoding="utf-8")
     gone = package_src_layout / "device" / "old.cu"
     gone.write_text('extern "C" __global__ void old(int* x) { *x = 1; }', encoding="utf-8")
-    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout)
+    report = {"CUDA_EXT_REPORT": "device/r.html"}
+    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout, **report)
     gone.unlink()
     left = package_src_layout / "src/src_layout/kernels"
     assert (left / "old.fatbin").is_file()
     (left / "__init__.py").write_text("raise SystemError('stale')", encoding="utf-8")
+    (package_src_layout / "device/compile_commands.json").write_text("[]", encoding="utf-8")
     wheel = environment.build(package_src_layout, "wheel", SOURCE_DATE_EPOCH=EPOCH)
     assert contents(wheel) == contents(wheel_src_layout)
-
-
-def test_an_sdist_holds_no_generated_files(
-    environment: Environment, package_src_layout: Path, sdist_src_layout: Path
-) -> None:
-    environment.run(
-        "-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout, CUDA_EXT_REPORT="device/r.html"
-    )
-    (package_src_layout / "device/compile_commands.json").write_text("[]", encoding="utf-8")
-    (package_src_layout / "MANIFEST.in").write_text("graft src\ngraft device\n", encoding="utf-8")
     sdist = environment.build(package_src_layout, "sdist")
     listed = {name.partition("/")[2] for name in contents(sdist)} - {"MANIFEST.in"}
     assert listed == {name.partition("/")[2] for name in contents(sdist_src_layout)}
@@ -286,10 +279,14 @@ def test_the_command_knows_its_outputs(environment: Environment, package_flat: P
     assert sorted(outputs) == sorted(str(file.relative_to(package_flat)) for file in generated)
 
 
-def test_build_ext_inplace(environment: Environment, package_flat: Path, wheel_flat: Path) -> None:
-    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_flat, **NO_CACHE)
+def test_build_ext_inplace_before_a_wheel(
+    environment: Environment, package_flat: Path, wheel_flat: Path
+) -> None:
+    environment.run("-c", SETUP, "build_ext", "--inplace", "bdist_wheel", cwd=package_flat, **NO_CACHE)
     shipped = {n: content for n, content in contents(wheel_flat).items() if n.startswith("flat/kernels/")}
     assert {name: (package_flat / name).read_bytes() for name in shipped} == shipped
+    (wheel,) = (package_flat / "dist").iterdir()
+    assert shipped.items() <= contents(wheel).items()
 
 
 def test_build_ext_inplace_beside_a_c_extension(
@@ -299,13 +296,6 @@ def test_build_ext_inplace_beside_a_c_extension(
     package = package_with_c_extension / "src/with_c_extension"
     assert (package / "kernels/halve.fatbin").is_file()
     assert list(package.glob("_answer.*"))
-
-
-@current
-def test_inplace_and_wheel_in_one_go(environment: Environment, package_flat: Path) -> None:
-    environment.run("-c", SETUP, "build_ext", "--inplace", "bdist_wheel", cwd=package_flat)
-    (wheel,) = (package_flat / "dist").iterdir()
-    assert kernels(contents(wheel), "flat.kernels") == ["axpy"]
 
 
 # Projects without the table
