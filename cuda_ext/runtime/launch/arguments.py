@@ -37,10 +37,6 @@ class Field:
     format: str
     convert: Callable[[Any], Any]
 
-    @property
-    def is_pointer(self) -> bool:
-        return self.parameter.kind == "pointer"
-
     def hides_address(self, value: Any) -> bool:
         """Return True if the passed `value` may contain an address that comes from no array."""
         if isinstance(value, DeviceMemory):
