@@ -49,7 +49,8 @@ def is_generated(directory: Path) -> bool:
 
 def find_package(directory: Path) -> Path | None:
     """Return the generated package that the absolute `directory` is or lies in, if there is one."""
-    return next(filter(is_generated, (directory, *directory.parents)), None)
+    with_manifest = (place for place in (directory, *directory.parents) if (place / FILE_NAME).is_file())
+    return next(filter(is_generated, with_manifest), None)
 
 
 def foreign(directory: Path) -> Path | None:

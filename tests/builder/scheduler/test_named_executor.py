@@ -187,7 +187,8 @@ def task(tmp_path) -> Task:
 # What comes out
 
 
-def test_the_bytes_are_those_of_a_local_build(dask, project, built_here, capfd):
+def test_workers_compile_the_bytes_of_a_local_build(dask, project, built_here, capfd, monkeypatch):
+    monkeypatch.setattr(local_pool, "WorkerPool", None)
     assert contents(project) == built_here
     assert capfd.readouterr() == ("", "")
 
@@ -200,11 +201,6 @@ def test_no_data_stays_on_the_cluster(dask, task):
         assert all(future.result(120).product for future in futures)
         del futures
         _wait(lambda: not any(client.has_what().values()))
-
-
-def test_workers_compile_and_this_process_does_not(dask, project, monkeypatch):
-    monkeypatch.setattr(local_pool, "WorkerPool", None)
-    contents(project)
 
 
 def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here):
@@ -247,14 +243,6 @@ class FromElsewhere(Task):
         return __import__, ("module_that_is_nowhere",)
 
 
-def test_a_task_that_kills_its_workers_is_named(cluster, task):
-    cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
-    with executor_of(os.environ) as executor:
-        error = executor.submit(Deadly(task.job, task.compiler)).exception(120)
-    assert isinstance(error, ToolchainError)
-    assert re.match(r"device/fill\.cu sm_90: .* did not compile it \(KilledWorker: ", str(error))
-
-
 def test_what_a_worker_lacks_is_named(dask, task):
     other = replace(task, compiler=task.compiler._replace(identity="other"))
     with executor_of(os.environ) as executor:
@@ -279,18 +267,6 @@ def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, listening):
             match=r"no executor from 'tcp://127.*; install \"cuda-ext\[dask\]\"",
         ):
             build(project)
-
-
-def test_a_scheduler_without_workers_is_waited_for_and_then_an_error(cluster, project, monkeypatch):
-    monkeypatch.setattr("cuda_ext.builder.scheduler.named_executor._WORKER", 1)
-    with pytest.raises(ToolchainError, match=r"no executor from .*TimeoutError"):
-        build(project)
-
-
-def test_an_unknown_scheme_is_one_error(project, monkeypatch):
-    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", "ftp://127.0.0.1:1")
-    with pytest.raises(ToolchainError, match="unknown address scheme 'ftp'"):
-        build(project)
 
 
 def test_pending_tasks_are_cancelled_on_the_cluster(cluster, task):
