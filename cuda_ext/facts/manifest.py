@@ -55,6 +55,9 @@ class Candidate(NamedTuple):
     def condition(self) -> str:
         return " and ".join(map(str, self.when))
 
+    def __str__(self) -> str:
+        return f"{self.kernel} if {self.condition}" if self.when else self.kernel
+
 
 class Variants(NamedTuple):
     """Several kernels under one name. A launch takes the first whose condition holds.
@@ -73,7 +76,7 @@ class Variants(NamedTuple):
             conditions = [f"if {c.condition}" if c.when else "and for all arguments" for c in self.candidates]
             return f"compiled {', '.join(conditions)}"
         *conditional, default = self.candidates
-        return ", ".join([*(f"{c.kernel} if {c.condition}" for c in conditional), f"else {default.kernel}"])
+        return ", ".join([*map(str, conditional), f"else {default}"])
 
 
 class Image(NamedTuple):

@@ -185,7 +185,8 @@ class _Writer:
                 type_, doc = self._kernels(full, kernels, inner)
             elif name in namespace.variants:
                 variants, kernel = namespace.variants[name]
-                doc = [kernel.signature, *self._comment_on(full), "", *_conditions(variants)]
+                doc = [kernel.signature, *self._comment_on(full), "", "A call takes the first of::", ""]
+                doc += (f"    {candidate}" for candidate in variants.candidates)
                 type_ = self._class(full, self._launch(kernel, "Variants"), doc)
             elif name in namespace.symbols:
                 type_, doc = f"{self._types}.Symbol", self._describe_symbol(namespace.symbols[name])
@@ -368,15 +369,6 @@ def _as_python(argument: str) -> str:
     if argument in ("true", "false"):
         return f", {argument.title()}"
     return f", {argument}" if re.fullmatch(r"0|-?[1-9][0-9]*", argument) else ""
-
-
-def _conditions(variants: Variants) -> Iterator[str]:
-    """Document which kernel the name stands for, and when."""
-    yield "A call takes the first of::"
-    yield ""
-    for candidate in variants.candidates:
-        condition = f" if {candidate.condition}" if candidate.when else ""
-        yield f"    {candidate.kernel}{condition}"
 
 
 def _is_attribute(name: str) -> bool:
