@@ -75,18 +75,18 @@ class Call:
         """Return the project with this module alone. Raises :class:`ConfigError`."""
         root = Path(self.root)
         module, settings = self._module_of_pyproject(root) if self.pyproject else self._module()
+        added: dict[str, tuple[Any, str]] = {}  # each with the place where it is written
         if self.architectures and "architectures" not in module.written:
-            module = dataclasses.replace(
-                module,
-                settings=dataclasses.replace(module.settings, architectures=tuple(self.architectures)),
-                written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
-            )
+            added["architectures"] = tuple(self.architectures), "CMAKE_CUDA_ARCHITECTURES"
         if self.jit is not None:
-            module = dataclasses.replace(
-                module,
-                settings=dataclasses.replace(module.settings, jit=self.jit),
-                written={**module.written, "jit": f"{call_of(self.target)}.jit"},
-            )
+            added["jit"] = self.jit, f"{call_of(self.target)}.jit"
+        module = dataclasses.replace(
+            module,
+            settings=dataclasses.replace(
+                module.settings, **{key: value for key, (value, _) in added.items()}
+            ),
+            written={**module.written, **{key: place for key, (_, place) in added.items()}},
+        )
         return Project(root, (module,), settings, self.target)
 
     def choose_embed(self, available: Embed) -> Embed:

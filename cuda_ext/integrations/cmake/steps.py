@@ -35,25 +35,18 @@ _SEPARATOR = "\x1f"  # before each argument
 def main(arguments: Sequence[str]) -> int:
     """Run one step and return its exit status. A mistake in the project is one message."""
     step, directory, target, *rest = arguments
-    steps: Mapping[str, Callable[..., None]] = {
-        "configure": _configure,
-        "build": _build,
-    }
+    steps: Mapping[str, Callable[..., None]] = {"configure": _configure, "build": _build}
     try:
         steps[step](Path(directory), target, *rest)
     except BuildError as error:
         _show(spell_error(error, call_of(target)))
-        return 1
-    except OSError as error:
-        place = f"{call_of(target)}: {error.filename}"
-        _show(f"{place}: cannot be read or written: {error.strerror}; correct that, and build again")
-        return 1
     except Exception as error:
         _show(f"{call_of(target)}: {describe_error(error)}")
-        return 1
+    else:
+        return 0
     finally:
         os.environ.pop(IN_CMAKE, None)
-    return 0
+    return 1
 
 
 def _spell_settings(from_pyproject: bool) -> None:
