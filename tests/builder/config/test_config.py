@@ -231,27 +231,27 @@ def test_a_key_like_no_other_is_answered_with_all() -> None:
 # Tables under instantiate.
 
 
-def test_a_table_is_multiplied_out() -> None:
-    table = '{ kernel = "reduce<{T}, {BLOCK}>", T = ["float", "double"], BLOCK = [128, 256] }'
-    assert settings(f'instantiate = ["axpy<float>", {table}]').instantiate == (
-        "axpy<float>",
-        "reduce<float, 128>",
-        "reduce<float, 256>",
-        "reduce<double, 128>",
-        "reduce<double, 256>",
-    )
-
-
-def test_a_placeholder_may_stand_twice() -> None:
-    table = '{ kernel = "cast<{T}, pair<{T}>>", T = ["int", "a::b"] }'
-    assert settings(f"instantiate = [{table}]").instantiate == (
-        "cast<int, pair<int>>",
-        "cast<a::b, pair<a::b>>",
-    )
-
-
-def test_a_table_without_placeholders_is_its_expression() -> None:
-    assert settings('instantiate = [{ kernel = "axpy<float>" }]').instantiate == ("axpy<float>",)
+@pytest.mark.parametrize(
+    ("item", "expressions"),
+    [
+        ('"axpy<float>"', ["axpy<float>"]),
+        (
+            '{ kernel = "reduce<{T}, {BLOCK}>", T = ["float", "double"], BLOCK = [128, 256] }',
+            ["reduce<float, 128>", "reduce<float, 256>", "reduce<double, 128>", "reduce<double, 256>"],
+        ),
+        (
+            '{ kernel = "cast<{T}, pair<{T}>>", T = ["int", "a::b"] }',
+            ["cast<int, pair<int>>", "cast<a::b, pair<a::b>>"],
+        ),
+        ('{ kernel = "axpy<float>" }', ["axpy<float>"]),
+        # Braces of C++ are no placeholders.
+        ('"tile<Shape{8, 8}>"', ["tile<Shape{8, 8}>"]),
+        ('"tile<Shape{N}>"', ["tile<Shape{N}>"]),
+        ('{ kernel = "tile<Shape{1}, {T}>", T = ["float"] }', ["tile<Shape{1}, float>"]),
+    ],
+)
+def test_a_table_is_multiplied_out(item: str, expressions: list[str]) -> None:
+    assert settings(f"instantiate = [{item}]").instantiate == tuple(expressions)
 
 
 @pytest.mark.parametrize(
@@ -270,15 +270,6 @@ def test_instantiations_are_counted_before_they_take_memory(items: str, problem:
             settings(table)
     else:
         assert len(settings(table).instantiate) == 20_000
-
-
-def test_braces_of_cplusplus_are_no_placeholders() -> None:
-    expressions = ("tile<Shape{8, 8}>", "tile<Shape{N}>", "tile<Shape{1}, float>")
-    table = '{ kernel = "tile<Shape{1}, {T}>", T = ["float"] }'
-    assert (
-        settings(f'instantiate = ["{expressions[0]}", "{expressions[1]}", {table}]').instantiate
-        == expressions
-    )
 
 
 # Overrides.
@@ -477,24 +468,22 @@ def test_any_toml_value_is_answered_in_one_line() -> None:
 # The name of the module that the configuration does not name.
 
 
-@pytest.mark.parametrize("folder", ["example_project", "src/example_project"])
-def test_the_module_goes_into_the_package_of_the_projects_name(tmp_path: Path, folder: str) -> None:
+@pytest.mark.parametrize(
+    ("project", "packages", "folder", "module"),
+    [
+        ("Example-Project", (), "example_project", "example_project.kernels"),
+        ("Example-Project", (), "src/example_project", "example_project.kernels"),
+        ("other", ("pkg", "pkg.sub"), "b", "pkg.kernels"),
+        ("b", ("a", "b"), "b", "b.kernels"),  # the project's name decides
+        ("example", (), "b", None),
+        (None, ("a", "b"), "b", None),
+    ],
+)
+def test_the_module_goes_into_the_projects_package(
+    tmp_path: Path, project: str | None, packages: tuple[str, ...], folder: str, module: str | None
+) -> None:
     write_project(tmp_path, files={f"{folder}/__init__.py": "", "docs/__init__.py": ""})
-    assert default_module_name(tmp_path, "Example-Project", ()) == "example_project.kernels"
-
-
-def test_the_module_goes_into_the_only_package(tmp_path: Path) -> None:
-    assert default_module_name(tmp_path, "other", ("pkg", "pkg.sub")) == "pkg.kernels"
-
-
-def test_the_projects_name_decides_among_packages(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"b/__init__.py": ""})
-    assert default_module_name(tmp_path, "b", ("a", "b")) == "b.kernels"
-
-
-def test_no_package_of_the_projects_name_is_no_guess(tmp_path: Path) -> None:
-    assert default_module_name(tmp_path, "example", ()) is None
-    assert default_module_name(tmp_path, None, ("a", "b")) is None
+    assert default_module_name(tmp_path, project, packages) == module
 
 
 # pyproject.toml itself.
