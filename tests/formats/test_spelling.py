@@ -88,24 +88,8 @@ def test_a_template_has_a_name_before_its_outer_brackets(expression, name):
 
 
 def test_what_seems_normal_is(monkeypatch):
-    parts = [
-        "k",
-        "ns",
-        "int",
-        "unsigned",
-        "long",
-        "const",
-        "7",
-        "0x1",
-        "::",
-        ":",
-        "<",
-        ">",
-        ",",
-        ", ",
-        " ",
-        "*",
-    ]
+    words = "k ns int unsigned long const 7 0x1 :: : < > , *"
+    parts = [*words.split(), ", ", " "]
     numbers = random.Random(0)
     expressions = {"".join(numbers.choices(parts, k=numbers.randint(1, 9))) for _ in range(50_000)}
     seem_normal = [each for each in expressions if spelling._is_normal(each)]

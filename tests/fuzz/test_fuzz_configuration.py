@@ -77,46 +77,8 @@ def test_a_table_is_a_configuration_or_an_error(damaged: Any) -> None:
         assert module.key_path("std", "lib/a/x.cubin").startswith("tool.cuda_ext")
 
 
-_CONDITION_WORDS = (
-    *(
-        "sm",
-        "sm_90",
-        "sm_90a",
-        "n",
-        "and",
-        "or",
-        "not",
-        "(",
-        ")",
-        "%",
-        "==",
-        "<",
-        ">=",
-        "-",
-        "4",
-        "0x1F",
-        "=",
-        "²",
-    ),
-    *(
-        "x1",
-        "if",
-        "None",
-        "1e5",
-        "07",
-        "\u0661",
-        "ª",
-        "...",
-        "!",
-        "~",
-        "'",
-        "0b1",
-        "*" * 30,
-        "lambda",
-        ":",
-        ":=",
-    ),
-)
+_CONDITION_TEXT = "sm sm_90 sm_90a n x.shape[0] and or not ( ) % == < >= - 4 0x1F 0b1 07 1e5 = ! ~ ' : := ..."
+_CONDITION_WORDS = (*_CONDITION_TEXT.split(), "²", "\u0661", "ª", "if", "None", "*" * 30, "lambda")
 conditions = st.one_of(texts, st.lists(st.sampled_from(_CONDITION_WORDS), max_size=14).map(" ".join))
 
 
@@ -142,25 +104,10 @@ def test_a_signature_is_read_or_an_error(text: str) -> None:
         assert str(parameter)
 
 
+_INSTANTIATION_TEXT = "f ( ) x n : *fp32 *kfp16 i32 16 3 , = 1024 -1 None fp16 sm_90 { [ <"
 _INSTANTIATION_WORDS = (
-    *(
-        "f",
-        "(",
-        ")",
-        "x",
-        "n",
-        ":",
-        "*fp32",
-        "*kfp16",
-        "i32",
-        "tensordesc<fp16[64, 32]>",
-        "16",
-        "3",
-        ",",
-        "=",
-    ),
-    *("1024", "-1", "None", "'a) if b'", "(1, 2)", "(", "fp16", " if ", "n >= 4", "sm_90", "f16[?, 8:16]"),
-    *("{", "[", "<"),
+    *_INSTANTIATION_TEXT.split(),
+    *("tensordesc<fp16[64, 32]>", "'a) if b'", "(1, 2)", " if ", "n >= 4", "f16[?, 8:16]"),
 )
 instantiations = st.one_of(
     texts,
