@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, TypeVar
 
 from cuda_ext.cache.location import hide_password
@@ -41,8 +42,6 @@ class RemoteStore:
         self._budget = self._left = budget
         self._usable = True
         self._warning = ""
-        self._opened: tuple[Any, str] | None = None
-        self._opening = threading.Lock()
         self._lock = threading.Lock()
         self._uploader: threading.Thread | None = None
         # Short, so that a slow remote delays the build instead of filling the memory.
@@ -110,14 +109,14 @@ class RemoteStore:
             self._give_up(self._spent)
 
     def _read(self, key: str) -> bytes | None:
-        file_system, root = self._file_system()
+        file_system, root = self._file_system
         try:
             return bytes(file_system.cat_file(f"{root}/{key[:2]}/{key[2:]}"))
         except FileNotFoundError:
             return None
 
     def _write(self, key: str, entry: bytes) -> None:
-        file_system, root = self._file_system()
+        file_system, root = self._file_system
         path = f"{root}/{key[:2]}/{key[2:]}"
         try:
             file_system.pipe_file(path, entry)
@@ -127,16 +126,14 @@ class RemoteStore:
                 file_system.mkdir(f"{root}/{key[:2]}", create_parents=False)
             file_system.pipe_file(path, entry)
 
+    @cached_property
     def _file_system(self) -> tuple[Any, str]:
-        with self._opening:
-            if self._opened is None:
-                from fsspec.core import url_to_fs
+        from fsspec.core import url_to_fs
 
-                file_system, root = url_to_fs(self._url)
-                if self._url.startswith("file:"):
-                    file_system.makedirs(root, exist_ok=True)
-                self._opened = file_system, root.rstrip("/")
-            return self._opened
+        file_system, root = url_to_fs(self._url)
+        if self._url.startswith("file:"):
+            file_system.makedirs(root, exist_ok=True)
+        return file_system, root.rstrip("/")
 
     def _attempt(self, seconds: float, work: Callable[..., _T], *arguments: Any) -> _T | None:
         if not self._usable:
