@@ -14,7 +14,6 @@ from functools import cache, cached_property
 
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.module_sources import Sources
-from cuda_ext.builder.sources.python_kernels import check_instantiations
 from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.module_plan import defined_twice
 from cuda_ext.compiler.spelled_settings import spell_override
@@ -33,6 +32,8 @@ def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, l
         for override in module.overrides:
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
                 if unit.kind in PYTHON:
+                    from cuda_ext.builder.sources.python_kernels import check_instantiations
+
                     where = f"{override.where}.instantiate"
                     numbered = dict(enumerate(wanted))
                     wanted = check_instantiations(unit, numbered, where, sources.tuning(override))
@@ -63,6 +64,8 @@ def _assign_of_module(
         else:
             assigned[_owner(expression, owners, module, where)].append(expression)
     for function, texts in of_functions.items():
+        from cuda_ext.builder.sources.python_kernels import check_instantiations
+
         unit, *others = functions[function]
         if others:
             raise _ambiguous(function, function, [each.name for each in functions[function]], module, where)

@@ -1,8 +1,12 @@
-"""The sources of a module: read with their headers, and their settings."""
+"""The sources of a module: read with their headers, and their settings.
+
+Modules for sources in Python are imported where there is one.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig, Override
@@ -13,8 +17,6 @@ from cuda_ext.builder.sources.globs import (
     find_tuning,
     kind_of,
 )
-from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
-from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.tile_code import enable_tile
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import file_stems
@@ -23,6 +25,9 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.facts.manifest import Options
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.text.includes import definitions_of
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.sources.tuning_table import TuningTable
 
 
 class Sources:
@@ -75,6 +80,8 @@ class Sources:
         """Return the table of configurations of `override`. Raises :class:`BuildError`."""
         if not override.tuning:
             return None
+        from cuda_ext.builder.sources.tuning_table import TuningTable
+
         name = find_tuning(override, self._root)
         return TuningTable.parse(name, read_source(self._root / name, name))
 
@@ -86,6 +93,8 @@ class Sources:
             content = read_source(self._root / name, name)
             imported = {}
             if kind in PYTHON:
+                from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
+
                 imported = gather_imports(self._root, name, content)
                 kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))

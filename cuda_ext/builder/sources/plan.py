@@ -14,7 +14,6 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.kernel_owners import assign_instantiations, check_duplicates
 from cuda_ext.builder.sources.module_sources import Sources
-from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide
@@ -158,6 +157,8 @@ def _parts(
     """
     instantiate = unit.instantiate
     if unit.kind in PYTHON:
+        from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
+
         return one_for_each_instantiation(unit, architectures)
     if not settings.split_instantiations or settings.link:
         return [(unit, architectures)]
