@@ -112,7 +112,7 @@ def _write_contenders(directory: Path) -> Iterator[Contender]:
 
 
 def _write_module(data: bytes, here: Path, embed: Embed) -> Path:
-    image = Image("sm_90", "cubin", "image.cubin", len(data), hashlib.sha256(data).hexdigest())
+    image = Image("sm_90", "image.cubin", len(data), hashlib.sha256(data).hexdigest())
     contents = Manifest(
         schema=manifest.SCHEMA,
         module="bench.kernels",

@@ -45,7 +45,6 @@ def pack(
         described.append(
             Image(
                 architecture=str(image.architecture),
-                kind=image.architecture.kind,
                 file=file,
                 size=len(image.data),
                 sha256=sha256(content).hex(),

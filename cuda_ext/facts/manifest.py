@@ -89,13 +89,21 @@ class Image(NamedTuple):
     """
 
     architecture: str
-    kind: ImageKind
     file: str
     size: int
     sha256: str
     names: Mapping[str, str | None] = {}
     launches: Mapping[str, FixedLaunch] = {}
     version: str | None = None
+
+    @property
+    def target(self) -> Architecture:
+        """The architecture, with its parts."""
+        return Architecture.parse(self.architecture)
+
+    @property
+    def kind(self) -> ImageKind:
+        return self.target.kind
 
 
 class Options(NamedTuple):
@@ -337,7 +345,6 @@ def _check_version(version: str) -> None:
 def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
     unit: Unit = reader(Unit)(item, contents)
     for image in unit.images:
-        Architecture.parse(image.architecture)
-        if image.kind == "tileir":
+        if image.kind == "tileir":  # or it raises that the architecture is none
             _check_version(image.version or "")
     return unit

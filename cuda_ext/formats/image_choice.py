@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError, TileIrError
-from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Image, Manifest, Unit
 
 # The first drivers that take tile kernels, r580, and fatbins that are compressed with zstd.
@@ -20,12 +19,12 @@ def order_images(images: Iterable[Image]) -> list[Image]:
 
     Cubins come before PTX and Tile IR, then the newest, then the most specific.
     """
-    return sorted(images, key=lambda image: Architecture.parse(image.architecture).preference, reverse=True)
+    return sorted(images, key=lambda image: image.target.preference, reverse=True)
 
 
 def select_image(images: Iterable[Image], capability: int) -> Image | None:
     """Return the image that the driver takes for a GPU of `capability` (``90`` for 9.0), or ``None``."""
-    fitting = [image for image in images if capability in Architecture.parse(image.architecture).gpus]
+    fitting = [image for image in images if capability in image.target.gpus]
     return order_images(fitting)[0] if fitting else None
 
 
@@ -71,7 +70,7 @@ def describe_images(unit: Unit) -> str:
 
     PTX is named even if there is none: it would run on later GPUs.
     """
-    targets = sorted(Architecture.parse(image.architecture) for image in unit.images)
+    targets = sorted(image.target for image in unit.images)
     by_kind = {
         kind: ", ".join(str(target) for target in targets if target.kind == kind)
         for kind in ("cubin", "ptx", "ltoir", "tileir")

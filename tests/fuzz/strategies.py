@@ -242,10 +242,9 @@ MANIFEST = Manifest(
         Unit(
             (Source("device/a.cu", "22" * 32, Options(define={"A": "1"}, raw=("-G",)), ("ns::k<float>",)),),
             (
-                Image("sm_80", "cubin", "a.fatbin", 100, "00" * 32, names={"ns::k<float>": None, "w": "w$1"}),
+                Image("sm_80", "a.fatbin", 100, "00" * 32, names={"ns::k<float>": None, "w": "w$1"}),
                 Image(
                     "compute_90",
-                    "ptx",
                     "a.fatbin",
                     120,
                     "00" * 32,

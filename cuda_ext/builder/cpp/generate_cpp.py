@@ -226,7 +226,7 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
     if source.name not in texts or not source.sha256:
         why = "is not embedded, since NVRTC does not compile it, or not in the same way everywhere"
         return _Recipe(source, obstacle=f"{source.name} {why}")
-    is_specific = any(Architecture.parse(image.architecture).suffix for image in unit.images)
+    is_specific = any(image.target.suffix for image in unit.images)
     headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
     return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
 

@@ -111,9 +111,7 @@ def _check_unit(
     try:
         image_for(manifest, unit, capability, driver)
     except DriverError as error:
-        if isinstance(error, NoImageError) and all(
-            Architecture.parse(image.architecture).suffix for image in unit.images
-        ):
+        if isinstance(error, NoImageError) and all(image.target.suffix for image in unit.images):
             remedy = "nothing to do, unless it should run there; `variants` can name a substitute"
             return Finding("note", name, "written for other GPUs", remedy)
         obstacle = on_demand.obstacle(unit, driver) or _compiler_limit(capability)

@@ -172,7 +172,7 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
 
 
 def _image_cells(image: Image, content: ImageContent) -> tuple[str, ...]:
-    form = image.kind if content.codec == "none" else f"{image.kind}, {content.codec}"
+    form = content.kind if content.codec == "none" else f"{content.kind}, {content.codec}"
     return image.architecture, form, format_size(content.stored), format_size(image.size)
 
 

@@ -159,7 +159,6 @@ def _describe_file(file: str, size: int, contents: Sequence[ImageContent]) -> Mo
     images = [
         Image(
             content.architecture,
-            content.kind,
             file,
             content.size,
             "",

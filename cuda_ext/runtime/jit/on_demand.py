@@ -180,7 +180,7 @@ class OnDemand:
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
         # Sources that were built with features of one GPU may need such features here, too.
-        is_specific = any(Architecture.parse(image.architecture).suffix for image in unit.images)
+        is_specific = any(image.target.suffix for image in unit.images)
         is_linked = any(source.options.relocatable for source in sources)
         architecture = Architecture("cubin", capability, "a" if is_specific else "")
         return Request(sources, architecture, self.manifest.module if is_linked else None)

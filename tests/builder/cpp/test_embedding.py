@@ -139,7 +139,7 @@ int main(int, char** arguments) {
 def package_of(files: Mapping[str, bytes], texts: Mapping[str, bytes]) -> Package:
     """Return a module with `files` as images and `texts` as headers."""
     images = {
-        name: Image("sm_90", "cubin", f"{name}.cubin", 1, hashlib.sha256(content).hexdigest())
+        name: Image("sm_90", f"{name}.cubin", 1, hashlib.sha256(content).hexdigest())
         for name, content in files.items()
     }
     made = Manifest(
