@@ -7,7 +7,7 @@ import re
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from cuda_ext.facts.sha256 import sha256
+from cuda_ext.facts.codec import sha256
 
 KEY_PATTERN = re.compile("[0-9a-f]{64}")
 # An entry is this text, the SHA-256 of everything that follows, the key, and the content.

@@ -7,7 +7,7 @@ are fields: JSON, in which each ``bytes`` of the record is its length, and behin
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
 loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
 
->>> from typing import NamedTuple
+>>> from typing import TYPE_CHECKING, NamedTuple
 >>> class Point(NamedTuple):
 ...     x: int
 ...     labels: tuple[str, ...] = ()
@@ -24,18 +24,31 @@ b'4:axpy-0:'
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from cuda_ext.facts.sha256 import sha256
+# OpenSSL takes longer to import than hashing some megabytes without it.
+if TYPE_CHECKING:
+    from hashlib import sha256 as _in_c
+else:
+    try:
+        if sys.version_info >= (3, 12):  # as the standard library's random does
+            from _sha2 import sha256 as _in_c
+        else:
+            from _sha256 import sha256 as _in_c
+    except ImportError:  # a Python without it, which some distributions have
+        from hashlib import sha256 as _in_c
 
 Field: TypeAlias = str | bytes | None
 
 _T = TypeVar("_T")
 # Makes a value of data from JSON, and takes its `bytes` from an iterator.
 Reader: TypeAlias = Callable[[Any, Iterator[bytes | None]], Any]
+# Larger contents are worth the import of OpenSSL, which is several times as fast.
+_LARGE = 4 << 20
 
 
 class DecodingError(ValueError):
@@ -95,6 +108,15 @@ def decode_fields(data: bytes) -> list[bytes | None]:
 def key_of(*fields: Field) -> str:
     """Derive a key from `fields`: the SHA-256 of their encoding."""
     return sha256(encode_fields(fields)).hex()
+
+
+def sha256(content: bytes | memoryview) -> bytes:
+    """Return the SHA-256 of `content`, 32 bytes."""
+    if len(content) <= _LARGE and "hashlib" not in sys.modules:
+        return _in_c(content).digest()
+    import hashlib
+
+    return hashlib.sha256(content).digest()
 
 
 def plain(value: Any, contents: list[bytes]) -> Any:

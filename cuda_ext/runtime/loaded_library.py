@@ -16,9 +16,9 @@ from cuda_ext.errors import (
     NoImageError,
     ToolchainError,
 )
+from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel, Symbol
 from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Records, Unit, Variants, loads
-from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats.image_choice import (
     image_for,
     no_image,

@@ -29,7 +29,7 @@ from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask,
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.sha256 import sha256
+from cuda_ext.facts.codec import sha256
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import name_map_lines, read_phases
 from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from cuda_ext.facts import sha256
+from cuda_ext.facts import codec
 from cuda_ext.facts.codec import DecodingError, decode, encode
 
 
@@ -102,4 +102,4 @@ def test_sha256_is_that_of_hashlib(
             monkeypatch.delitem(sys.modules, name)
         else:
             monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    assert runpy.run_path(sha256.__file__)["sha256"](content) == expected
+    assert runpy.run_path(codec.__file__)["sha256"](content) == expected

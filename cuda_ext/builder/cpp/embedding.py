@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.facts.sha256 import sha256
+from cuda_ext.facts.codec import sha256
 
 
 @dataclass(frozen=True)

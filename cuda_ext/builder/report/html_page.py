@@ -26,7 +26,7 @@ from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_s
 from cuda_ext.builder.report.difference import Change, Difference, compare, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
-from cuda_ext.facts.sha256 import sha256
+from cuda_ext.facts.codec import sha256
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 
 # A text in the head of every report, whatever version wrote it.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.sources.globs import fixed_directory
-from cuda_ext.facts.sha256 import sha256
+from cuda_ext.facts.codec import sha256
 
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project

@@ -24,9 +24,9 @@ from cuda_ext.cli.inspect.places import (
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.facts.architecture import TILE_IR, ImageKind
+from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel, Symbol
 from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Source, Unit, loads
-from cuda_ext.facts.sha256 import sha256
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin, read_sizes
 from cuda_ext.formats.definitions import read_definitions

@@ -17,7 +17,6 @@ from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import is_debugging
-from cuda_ext.runtime.launch.python_arguments import values_of_constant
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch import _launch as compiled
@@ -88,11 +87,7 @@ class FastLaunch(Launch):
         can_derive = all(map(_can_derive, kernel.hidden))
         parameters = _describe(kernel.parameters) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
-        constants = tuple(
-            (sys.intern(name), value)
-            for name, text in kernel.constants.items()
-            for value in values_of_constant(text)
-        )
+        constants = tuple(_constants(kernel)) if kernel.constants else ()
         # Constants by position have the positions of the Python function's arguments.
         order = tuple(map(sys.intern, kernel.order)) if constants else ()
         is_bound = bound is not None
@@ -204,6 +199,15 @@ class BoundLaunch(FastLaunch):
 
     def __repr__(self) -> str:
         return f"<bound launch of {self._bound!r}>"
+
+
+def _constants(kernel: Kernel) -> Iterator[tuple[str, object]]:
+    """Yield each constant of `kernel` with its name, once for each value that C takes for it."""
+    from cuda_ext.runtime.launch.python_arguments import values_of_constant  # few kernels have any
+
+    for name, text in kernel.constants.items():
+        for value in values_of_constant(text):
+            yield sys.intern(name), value
 
 
 def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
