@@ -11,7 +11,6 @@ from cuda_ext.text.lexer import GAP, HEADER_NAME, INCLUDES, Directive, Reading, 
 from cuda_ext.text.macros import Macro, expansions, find_macros
 
 _TEST = "__has_include"
-_NEXT = "_next"
 _CONDITIONS = ("if", "elif")
 _NAMED = re.compile(rf"{GAP}({HEADER_NAME})")
 # An argument that is the name of a header, with the word before the brackets.
