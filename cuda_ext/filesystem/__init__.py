@@ -1,1 +1,1 @@
-"""Atomic directories, their owners, digests of files, and locks."""
+"""Atomic directories, owners of files, regular files, and locks."""

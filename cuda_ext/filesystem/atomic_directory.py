@@ -1,4 +1,4 @@
-"""Create, replace and remove files and directories atomically.
+"""Replace files and directories atomically.
 
 The old state stays until all new files are written. A writer that is killed, or that runs out of space,
 leaves the old state; the next writer removes its remains.
@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from cuda_ext.filesystem.inner_path import is_inner_path
@@ -56,22 +56,30 @@ def replace_directory(
     systems that cannot exchange two directories, there is a moment with neither the old nor the new
     directory.
     """
+    import tempfile  # slow to import
+
     for name in files:
         if not is_inner_path(name):
             raise OSError(errno.EINVAL, f"{name!r} is not a path within it", str(directory))
-    with _alone_beside(directory):
+    parent = directory.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with lock(parent) as is_locked:
+        if is_locked:
+            _remove_all(parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"))
         check(directory)
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
         if _holds(directory, files):
             return
-        with _temporary_beside(directory) as temporary:
-            (temporary / "new").mkdir()
+        prefix = f".{directory.name}."
+        with tempfile.TemporaryDirectory(_SUFFIX, prefix, parent, ignore_cleanup_errors=True) as aside:
+            fresh = Path(aside, "new")
+            fresh.mkdir()
             for name, content in files.items():
-                path = temporary / "new" / name
+                path = fresh / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            _publish(temporary / "new", directory, temporary / "old")
+            _publish(fresh, directory, Path(aside, "old"))
 
 
 def remove_remains(directory: Path) -> None:
@@ -79,33 +87,12 @@ def remove_remains(directory: Path) -> None:
     _remove_all(directory.rglob(f".*{_SUFFIX}"))
 
 
-@contextlib.contextmanager
-def _alone_beside(directory: Path) -> Iterator[None]:
-    """Keep out other writers of `directory`, and remove the remains of killed ones."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with lock(directory.parent) as is_locked:
-        if is_locked:
-            _remove_all(directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"))
-        yield
-
-
 def _remove_all(paths: Iterable[Path]) -> None:
-    """Remove the `paths` that :func:`_temporary_beside` created; their names and contents show it."""
+    """Remove the `paths` that :func:`replace_directory` created; their names and contents show it."""
     for path in list(paths):
         is_named = _REMAINS.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         if is_named and {inner.name for inner in path.iterdir()} <= {"new", "old"}:
             shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _temporary_beside(directory: Path) -> Iterator[Path]:
-    import tempfile  # slow to import
-
-    temporary = Path(tempfile.mkdtemp(_SUFFIX, f".{directory.name}.", directory.parent))
-    try:
-        yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
