@@ -123,7 +123,7 @@ caught(lambda: kernels.ns.many(1, 68, 16, grid=1, block=1))
         "ArgumentError: no kernel was built for BLOCK=1000, MODE=True; built: BLOCK=1, 2,"
     )
     assert "was compiled for BLOCK=68, not 69" in run.output[3]
-    assert "fits no kernel: they have 2 parameters and the constants BLOCK, MODE; built:" in run.output[4]
+    assert "(n=int, BLOCK=int, x=int) fits several kernels; choose one" in run.output[4]
 
 
 def test_dtypes_that_are_made_anew_for_each_look_up_are_remembered(with_driver: Any, tmp_path: Path) -> None:
