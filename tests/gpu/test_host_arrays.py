@@ -12,7 +12,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError, LaunchError
-from cuda_ext.runtime.arrays.transfers import transfers_of
+from cuda_ext.runtime.arrays.staging import staging_of
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from tests.fixtures.loader import run_script
@@ -262,7 +262,7 @@ def test_memory_use_is_bounded(kernels: Any, device: Device) -> None:
 def reserved(device: Device) -> int:
     """The size of cuda_ext's memory pool in bytes."""
     attribute = 5  # CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-    return device.driver.query("cuMemPoolGetAttribute", transfers_of(device).pool, attribute, OUT)
+    return device.driver.query("cuMemPoolGetAttribute", staging_of(device).pool, attribute, OUT)
 
 
 def test_a_fault_of_the_kernel_leaves_arrays_unchanged(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.host_arrays import HostArray, is_host_array, place_of
-from cuda_ext.runtime.arrays.transfers import Copy, Transfers, transfers_of
+from cuda_ext.runtime.arrays.staging import Copy, Staging, staging_of
 from cuda_ext.runtime.driver.driver import Device
 
 
@@ -26,7 +26,7 @@ class _Block:
 
     place: range
     owners: list[object]
-    transfers: Transfers
+    staging: Staging
     address: int
     stream: int
     keep: object
@@ -43,7 +43,7 @@ class _Block:
         """Order later work in `stream` after all earlier work on this block."""
         if stream == self.stream:
             return
-        device = self.transfers.device
+        device = self.staging.device
         event = device.create_event()
         try:
             device.driver.call("cuEventRecord", event, self.stream)
@@ -82,13 +82,13 @@ class DeviceCopies:
                     "the device scope of this launch has ended", remedy="launch within its with block"
                 )
             self._check_strided(arrays)
-            transfers = transfers_of(device)
+            staging = staging_of(device)
             block_of: dict[HostArray, _Block] = {}
             try:
                 for group in _overlapping_groups(arrays):
                     block = self._find_block(group, device)
                     if block is None:
-                        block = _allocate_block(group, transfers, stream, keep)
+                        block = _allocate_block(group, staging, stream, keep)
                         new.append(block)
                     block.use_in(stream, keep)
                     block_of |= dict.fromkeys(group, block)
@@ -99,7 +99,7 @@ class DeviceCopies:
                         {a.place for a in arrays if a.reads and block_of.get(a) is block}
                     )
                 )
-                transfers.copy_in(copies, stream)
+                staging.copy_in(copies, stream)
                 yield [
                     block_of[array].address_of(array.place.start) if array in block_of else 0
                     for array in arrays
@@ -133,25 +133,25 @@ class DeviceCopies:
         """Return the GPU that has a copy of `array`, or of a part of it; ``None`` if no GPU has."""
         with self.lock:
             overlapping = self._overlapping_blocks(array.place)
-            return overlapping[0].transfers.device.ordinal if overlapping else None
+            return overlapping[0].staging.device.ordinal if overlapping else None
 
     def copy_back(self, wait: bool = True) -> None:
         """Copy to the host what kernels wrote. By default, wait for the kernels first."""
         with self.lock:
             written = [block for block in self._blocks if block.written]
-            for transfers, stream in dict.fromkeys((block.transfers, block.stream) for block in written):
-                blocks = [b for b in written if b.transfers is transfers and b.stream == stream]
+            for staging, stream in dict.fromkeys((block.staging, block.stream) for block in written):
+                blocks = [b for b in written if b.staging is staging and b.stream == stream]
                 copies = [copy for block in blocks for copy in block.copies(block.written)]
-                with transfers.device.current():
-                    transfers.copy_out(copies, stream if wait else None)
+                with staging.device.current():
+                    staging.copy_out(copies, stream if wait else None)
 
     def fetch(self, place: range) -> None:
         """Wait for the kernels that write to `place`, and copy their results back."""
         with self.lock:
             for block in self._overlapping_blocks(place):
                 parts = [common for part in block.written if (common := _intersect(part, place))]
-                with block.transfers.device.current():
-                    block.transfers.copy_out(block.copies(parts), block.stream)
+                with block.staging.device.current():
+                    block.staging.copy_out(block.copies(parts), block.stream)
                 block.written = {part for part in block.written if _intersect(part, place) != part}
 
     def release(self) -> None:
@@ -170,9 +170,9 @@ class DeviceCopies:
         place = _span(arrays)
         where = f"argument {arrays[0].parameter!r}"
         for block in self._overlapping_blocks(place):
-            if block.transfers.device is not device:
+            if block.staging.device is not device:
                 raise ArgumentError(
-                    f"is on GPU {block.transfers.device.ordinal} until its device scope ends, and the kernel "
+                    f"is on GPU {block.staging.device.ordinal} until its device scope ends, and the kernel "
                     f"runs on GPU {device.ordinal}",
                     where=where,
                     remedy="use a scope for each GPU",
@@ -277,14 +277,14 @@ def _overlapping_groups(arrays: Iterable[HostArray]) -> list[list[HostArray]]:
     return groups
 
 
-def _allocate_block(arrays: Sequence[HostArray], transfers: Transfers, stream: int, keep: object) -> _Block:
+def _allocate_block(arrays: Sequence[HostArray], staging: Staging, stream: int, keep: object) -> _Block:
     place = _span(arrays)
-    address = transfers.allocate(len(place), stream)
-    return _Block(place, [array.owner for array in arrays], transfers, address, stream, keep)
+    address = staging.allocate(len(place), stream)
+    return _Block(place, [array.owner for array in arrays], staging, address, stream, keep)
 
 
 def _free_blocks(blocks: Iterable[_Block]) -> None:
     for block in blocks:
         # This fails only if the driver has lost the GPU and its memory.
-        with suppress(DriverCallError), block.transfers.device.current():
-            block.transfers.free(block.address, block.stream)
+        with suppress(DriverCallError), block.staging.device.current():
+            block.staging.free(block.address, block.stream)

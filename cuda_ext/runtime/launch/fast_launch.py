@@ -162,10 +162,10 @@ class FastLaunch(Launch):
         """Launch `kernel` in this configuration from now on; return True if C can."""
         pool: int | None = 0
         if configuration.scratch:
-            from cuda_ext.runtime.arrays.transfers import transfers_of  # few kernels need it
+            from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
             with kernel.device.current():
-                pool = transfers_of(kernel.device).pool
+                pool = staging_of(kernel.device).pool
         if pool is None:  # the careful launcher allocates memory
             return False
         shape = configuration.grid, configuration.block, configuration.shared

@@ -322,14 +322,14 @@ class Launcher:
 @contextmanager
 def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: int) -> Iterator[bytes]:
     """Allocate the scratch memory of a launch, and free it, in the order of `stream`; yield its address."""
-    from cuda_ext.runtime.arrays.transfers import transfers_of  # few kernels need it
+    from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
-    transfers = transfers_of(device)
-    address = transfers.allocate(configuration.scratch * math.prod(configuration.grid), stream)
+    staging = staging_of(device)
+    address = staging.allocate(configuration.scratch * math.prod(configuration.grid), stream)
     try:
         yield address.to_bytes(8, "little")
     finally:
-        transfers.free(address, stream)
+        staging.free(address, stream)
 
 
 def _device_of(driver: Driver, value: object) -> int | None:

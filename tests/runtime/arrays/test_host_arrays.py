@@ -142,20 +142,37 @@ def test_only_launches_that_write_arrays_synchronize(run: Script) -> None:
     assert not [call for call in done.calls if "Synchronize" in call]
 
 
+SIZES = sorted({1, 3, *(2**power + more for power in (16, 20, 21, 22) for more in (-1, 0, 1)), (1 << 25) + 5})
+
+
 def test_arrays_of_every_size_are_copied_completely(run: Script) -> None:
-    run(
-        """
-        for size in (1, 3, 65_537, 20_000_001):
-            x, y, z = some(size), some(size, 1), some(size, 3)
+    """The last size exceeds that of all buffers."""
+    done = run(
+        f"""
+        for size in {SIZES}:
+            x, y = some(size), some(size, 1)
             kernels.move(x, cuda_ext.out(y), **one)
             assert np.array_equal(x, y), size
             kernels.move(some(size, 2), y, **one, stream=7)
             assert np.array_equal(some(size, 2), y), size
-            with cuda_ext.device_scope():
-                kernels.move(x, z, **one)
-                kernels.move(some(size, 5), y, **one, stream=7)
-            assert np.array_equal(x, z), size
-            assert np.array_equal(some(size, 5), y), size
+        """
+    )
+    buffers = [call.split()[1] for call in done.calls if call.startswith("cuMemHostAlloc")]
+    assert 1 < len(buffers) <= 16
+    assert max(int(c.split()[1]) for c in done.calls if c.startswith("cuMemcpy")) <= int(buffers[0])
+
+
+def test_several_large_arrays_share_the_buffers(run: Script) -> None:
+    run(
+        """
+        x, y, z = (some(20_000_001, seed) for seed in range(3))
+        kernels.move(x, y, **one)
+        assert np.array_equal(x, y)
+        with cuda_ext.device_scope():
+            kernels.move(x, z, **one)
+            kernels.move(some(20_000_001, 5), y, **one, stream=7)
+        assert np.array_equal(x, z)
+        assert np.array_equal(some(20_000_001, 5), y)
         """
     )
 
@@ -175,7 +192,7 @@ def test_page_locked_arrays_are_copied_as_they_are(run: Script) -> None:
     assert sum(call.startswith("cuMemHostAlloc") for call in done.calls) == 2  # those of the script
 
 
-@pytest.mark.parametrize("size", [100, 5_000_000])
+@pytest.mark.parametrize("size", [100, 70_000, 5_000_000])
 @pytest.mark.parametrize("array", ["some(size)", "page_locked(size)"])
 def test_arrays_have_been_read_when_the_call_returns(run: Script, size: int, array: str) -> None:
     run(
@@ -342,14 +359,16 @@ def test_the_kernel_is_chosen_by_the_arrays(run: Script) -> None:
 CALLS = [
     *("cuStreamIsCapturing=1", "cuMemPoolCreate=1", "cuMemPoolSetAttribute=1", "cuStreamCreate=1"),
     *("cuMemAllocFromPoolAsync=2", "cuMemAllocFromPoolAsync=2@2", "cuMemAllocFromPoolAsync=2@3"),
-    *("cuMemcpyHtoDAsync=1", "cuMemcpyHtoDAsync=1@2", "cuMemcpyHtoDAsync=1@3"),
-    *("cuLaunchKernel=1", "cuMemcpyDtoHAsync=1"),
+    *("cuMemHostAlloc=2", "cuMemHostAlloc=2@3", "cuEventCreate=1", "cuEventCreate=1@2"),
+    *("cuMemcpyHtoDAsync=1", "cuMemcpyHtoDAsync=1@2", "cuMemcpyHtoDAsync=1@4"),
+    *("cuEventRecord=1", "cuEventRecord=1@3", "cuEventSynchronize=1", "cuEventSynchronize=1@4"),
+    *("cuLaunchKernel=1", "cuStreamSynchronize=1", "cuMemcpyDtoHAsync=1"),
 ]
 
 
 @pytest.mark.parametrize("failing", CALLS)
 def test_a_failure_frees_all_memory(run: Script, failing: str) -> None:
-    """No device memory, no context, and nothing copied back before the failure."""
+    """No device memory, no context, unchanged arrays, and all buffers available."""
     done = run(
         """
         size = 20_000_000
@@ -367,6 +386,35 @@ def test_a_failure_frees_all_memory(run: Script, failing: str) -> None:
     assert done.output[0].startswith(f"LaunchError: several: {function} failed: ")
     assert f"({code[0]})" in done.output[0]
     assert done.output[1:] == ["False 0", "True", "True"]
+
+
+def test_a_failure_when_copying_back_frees_all_memory(run: Script) -> None:
+    done = run(
+        """
+        x, y = some(20_000_000), np.zeros(20_000_000, "u1")
+        caught(kernels.move, x, y, **one)
+        del os.environ["FAKE_CUDA_FAIL"]
+        kernels.move(x, y, **one)
+        print(np.array_equal(x, y))
+        """,
+        fail="cuMemcpyDtoHAsync=1@4",
+    )
+    assert done.output[0].startswith("LaunchError: move: cuMemcpyDtoHAsync failed")
+    assert done.output[1] == "True"
+
+
+def test_a_buffer_is_not_reused_before_a_failed_transfer_has_ended(run: Script) -> None:
+    done = run(
+        """
+        x, y = some(3_000_000), np.zeros(3_000_000, "u1")
+        caught(kernels.move, x, cuda_ext.out(y), **one)
+        """,
+        fail="cuEventRecord=1@3",
+    )
+    backwards = done.calls[::-1]
+    assert backwards.index("cuStreamSynchronize 500") < backwards.index(
+        "cuMemcpyDtoHAsync 2097152 stream=500"
+    )
 
 
 def test_a_fault_of_the_kernel_is_reported_and_leaves_arrays_unchanged(run: Script) -> None:
@@ -746,13 +794,13 @@ def test_an_ended_scope_accepts_no_arrays(run: Script, messages: Messages) -> No
 # Threads, GPUs, and the end
 
 
-def test_threads_may_launch_at_once(run: Script) -> None:
+def test_threads_share_only_buffers(run: Script) -> None:
     done = run(
         """
         failures = []
         def work(seed):
             try:
-                for size in (100, 3_000_001):
+                for size in (100, 70_000, 3_000_001, 9_000_000):
                     x, y = some(size, seed), np.zeros(size, "u1")
                     kernels.move(x, y, **one, stream=seed % 3 + 7)
                     assert np.array_equal(x, y), size
@@ -820,6 +868,20 @@ def test_host_and_device_arrays_can_be_mixed(run: Script) -> None:
     assert all("stream=7" in launch for launch in done.launches)
 
 
+def test_launches_at_interpreter_shutdown_copy_arrays(run: Script) -> None:
+    done = run(
+        """
+        import atexit
+        def last():
+            x, y = some(5_000_000), np.zeros(5_000_000, "u1")
+            kernels.move(x, y, **one)
+            print(np.array_equal(x, y))
+        atexit.register(last)
+        """
+    )
+    assert done.output == ["True"]
+
+
 def test_debug_mode_copies_arrays(run: Script) -> None:
     done = run(
         """
@@ -838,7 +900,7 @@ def test_launches_without_host_arrays_import_no_copy_modules(with_driver: Script
         from sample import kernels
         kernels.ns.fill(16, 1, grid=1, block=1)
         arrays = "cuda_ext.runtime.arrays"
-        loaded = {"numpy", f"{arrays}.transfers", f"{arrays}.device_scope"}
+        loaded = {"numpy", "concurrent.futures", f"{arrays}.staging", f"{arrays}.device_scope"}
         print(loaded & set(sys.modules))
         """
     )
