@@ -225,7 +225,7 @@ def test_cpp_and_python_agree_with_numpy(program: Compiled, kernels: Any, device
         x, y, other = (OnDevice(device, a.astype(dtype)) for a in (X, Y, Y))
         launch(N, 2.5, x.address, y.address, *([None] if dtype == "f4" else []))
         template = {"f4": "float", "f8": "double"}[dtype]
-        kernels.axpy[template](N, 2.5, x.address, other.address, threads=N)
+        kernels.axpy[template](N, 2.5, x.address, other.address, threads=N, stream=0)
         np.testing.assert_array_equal(y.numpy(), other.numpy())
         np.testing.assert_allclose(
             y.numpy(), Y.astype(dtype) + dtype_of(dtype, 2.5) * X.astype(dtype), rtol=1e-6
