@@ -91,6 +91,11 @@ class KernelTemplate(Overloads, Namespace):
     def __init__(self, library: Library, name: str, kernels: Sequence[str]) -> None:  # noqa: ARG002
         super().__init__(library, name)
 
+    @property
+    def __kernels__(self) -> tuple[Kernel, ...]:
+        """The kernels of this name; those of a front-end have names that brackets do not take."""
+        return tuple(_kernel(self.__library__, name) for name in self.__names__)
+
     @cached_property
     def __is_fixed__(self) -> bool:
         """True if images fix the launches. All kernels of a front-end's function are alike in this."""
