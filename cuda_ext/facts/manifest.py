@@ -330,7 +330,7 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
     units = array("units", Unit, _read_unit)
     parameters = array("parameters", Parameter, reader(Parameter))
     kernels, symbols = array("kernels", Kernel, read_kernel), array("symbols", Symbol, read_symbol)
-    variants = array("variants", Variants, reader(Variants))
+    variants = array("variants", Variants, _read_variants)
     empty: dict[str, Any] = {name: [] for name in ("units", "kernels", "symbols", "variants")}
     manifest: Manifest = reader(Manifest)(data | empty, iter(()))
     _check_version(manifest.version)
@@ -340,6 +340,13 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
 def _check_version(version: str) -> None:
     if not all(number.isdecimal() and len(number) < 9 for number in version.split(".")):
         raise ValueError(f"the version is {version}")
+
+
+def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Variants:
+    variants: Variants = reader(Variants)(item, contents)
+    if not variants.candidates:
+        raise ValueError(f"{variants.name} has no candidate")
+    return variants
 
 
 def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:

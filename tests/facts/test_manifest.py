@@ -139,6 +139,7 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
         (lambda d: d["symbols"][0].update(unit=-1), "Symbol 0: there is no unit -1"),
         (lambda d: d["kernels"][0].update(parameters=None), "Kernel 0: 'NoneType' object is not iterable"),
         (lambda d: d["kernels"][0].update(parameters=[2]), "Kernel 0: list index out of range"),
+        (lambda d: d["variants"].append({"name": "v", "candidates": []}), "Variants 0: v has no candidate"),
         (lambda d: d["kernels"][0].pop("expression"), "a Kernel has no name"),
         (lambda d: d["kernels"][0].update(expression=3), "a Kernel has no name"),
         (lambda d: d["parameters"][1].update(kind="number"), "Parameter 1: found 'number'"),
