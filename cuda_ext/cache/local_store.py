@@ -69,7 +69,7 @@ class LocalStore:
         path, entry = self._path(key), pack(key, content)
         try:
             if self._write(path, entry):
-                # The size alone: a prune that finds no time before it scans.
+                # In a new file, this size is where the time of a scan would be, so the next prune scans.
                 with open(self._total, "ab") as file:
                     file.write(b"%d " % len(entry))
         except OSError as error:
