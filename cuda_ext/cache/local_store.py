@@ -68,12 +68,14 @@ class LocalStore:
     def put(self, key: str, content: bytes) -> None:
         path, entry = self._path(key), pack(key, content)
         try:
-            if self._write(path, entry):
-                # In a new file, this size is where the time of a scan would be, so the next prune scans.
-                with open(self._total, "ab") as file:
-                    file.write(b"%d " % len(entry))
+            is_new = self._write(path, entry)
         except OSError as error:
             self._warn_once(error)
+            return
+        if is_new:
+            # In a new file, this size is where the time of a scan would be, so the next prune scans.
+            with contextlib.suppress(OSError), open(self._total, "ab") as file:
+                file.write(b"%d " % len(entry))
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
