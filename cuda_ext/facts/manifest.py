@@ -349,9 +349,16 @@ def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Variants:
     return variants
 
 
+_NOT_IN_NAMES = frozenset("/\\:\0")
+
+
 def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
     unit: Unit = reader(Unit)(item, contents)
+    if not unit.sources:
+        raise ValueError("it has no source")
     for image in unit.images:
+        if not image.file.strip(".") or _NOT_IN_NAMES.intersection(image.file):
+            raise ValueError(f"{image.file!r} is not a file of the package")
         if image.kind == "tileir":  # or it raises that the architecture is none
             _check_version(image.version or "")
     return unit

@@ -128,6 +128,14 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
         (lambda d: d.update(units={}), "units is {}"),
         (lambda d: d.pop("parameters"), "parameters is None"),
         (lambda d: d.update(units=[3]), "Unit 0: found 3"),
+        *(
+            (
+                lambda d, file=file: d["units"][0]["images"].append(IMAGE | {"file": file}),
+                f"Unit 0: {file!r} is not a file of the package",
+            )
+            for file in ("", "..", "../a", "/a", "C:a")
+        ),
+        (lambda d: d["units"][0].update(sources=[]), "Unit 0: it has no source"),
         (lambda d: d["units"][0].update(sources="a.cu"), "Unit 0: found 'a.cu'"),
         (lambda d: d["units"][0]["images"].append(IMAGE | {"architecture": "sm_x"}), "Unit 0: sm_x"),
         (lambda d: d["units"][0]["images"].append(IMAGE | {"size": 1.5}), "Unit 0: found 1.5"),
