@@ -151,7 +151,10 @@ class OverloadIndex:
         types = ", ".join([*map(_describe_type, arguments), *spelled])
         if fits:
             example = next(self._in(fits)).expression
-            remedy = f'choose one with brackets, as in kernels["{example}"]:{_signatures([*self._in(fits)])}'
+            missing = ", ".join(name for name in self._with if name not in named)
+            more = f", or give {missing}" if missing else ""
+            listed = _signatures([*self._in(fits)])
+            remedy = f'choose one with brackets, as in kernels["{example}"]{more}:{listed}'
             return ArgumentError(f"({types}) fits several kernels", remedy=remedy)
         if not matching:
             return self._refuse_shape(types, named)

@@ -101,7 +101,7 @@ print([counting(call) for call in calls], [counting(call) < 5 for call in bracke
 caught(lambda: kernels.ns.many(1, 16, BLOCK=64, grid=1, block=1))
 caught(lambda: kernels.ns.many(1, 16, BLOCK=1000, MODE=True, grid=1, block=1))
 caught(lambda: kernels.ns.many["BLOCK=68, MODE=True"](1, 69, 16, True, grid=1, block=1))
-caught(lambda: kernels.ns.many(1, 68, 16, grid=1, block=1))
+caught(lambda: kernels.ns.many(1, BLOCK=68, grid=1, block=1))
 """,
     )
     assert run.output[0] == f"{[0] * 6} {[True] * 2}"
@@ -119,11 +119,12 @@ caught(lambda: kernels.ns.many(1, 68, 16, grid=1, block=1))
     launched = [launch.split()[1] for launch in run.launches]
     assert launched == [*(name for name in lowered for _ in range(2)), *lowered]
     assert run.output[1].startswith("ArgumentError: (int, int, BLOCK=int) fits several kernels; choose one")
+    assert """kernels["ns::many<BLOCK=64, MODE=None>"], or give MODE:""" in run.output[1]
     assert run.output[2].startswith(
         "ArgumentError: no kernel was built for BLOCK=1000, MODE=True; built: BLOCK=1, 2,"
     )
     assert "was compiled for BLOCK=68, not 69" in run.output[3]
-    assert "(n=int, BLOCK=int, x=int) fits several kernels; choose one" in run.output[4]
+    assert "fits no kernel: they have 2 parameters and the constants BLOCK, MODE; built:" in run.output[4]
 
 
 def test_dtypes_that_are_made_anew_for_each_look_up_are_remembered(with_driver: Any, tmp_path: Path) -> None:
