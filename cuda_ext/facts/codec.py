@@ -28,7 +28,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ForwardRef,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 # OpenSSL takes longer to import than hashing some megabytes without it.
 if TYPE_CHECKING:
@@ -221,5 +231,9 @@ def _reading_record(kind: Any) -> Reader:
         except (KeyError, TypeError) as error:  # a field is unknown or missing
             raise DecodingError(f"{kind.__name__}: {error}") from None
 
-    readers = {name: reader(of) for name, of in get_type_hints(kind).items()}
+    annotations = kind.__annotations__
+    if any(isinstance(each, (str, ForwardRef)) for each in annotations.values()):
+        # Slow: the records of a manifest need none.
+        annotations = get_type_hints(kind)
+    readers = {name: reader(of) for name, of in annotations.items()}
     return read
