@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_scope import DeviceCopies, innermost_scope
@@ -78,24 +78,26 @@ def launch_with_copies(
     device: Device,
     stream: int,
     keep: object,
-    arrays: Sequence[HostArray],
+    values: Sequence[Any],
     wait: bool,
-    submit: Callable[[list[int]], None],
+    submit: Callable[[Sequence[Any]], None],
     raise_error: Callable[[DriverCallError], NoReturn],
 ) -> Pending | None:
-    """Copy `arrays` to `device`, call `submit` with their addresses there, and copy the results back.
+    """Copy the host arrays among `values` to `device`, and the results back.
 
-    `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
+    In between, call `submit` with the addresses of the copies in place of the arrays. `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
     :class:`DriverCallError`, and :class:`ArgumentError` if `stream` is being captured into a graph.
     """
     own = DeviceCopies()
     shared = innermost_scope()
     pending = None
+    arrays = [value for value in values if isinstance(value, HostArray)]
     with device.current():
         _check_not_captured(device, stream)
         try:
             with (shared or own).place(device, stream, keep, arrays) as addresses:
-                submit(addresses)
+                copies = iter(addresses)
+                submit([next(copies) if isinstance(value, HostArray) else value for value in values])
             if not wait:
                 pending = Pending(device, stream, own, raise_error)
             elif shared is None:

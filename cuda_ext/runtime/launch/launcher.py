@@ -143,7 +143,7 @@ class Launcher:
         """Return the number of the candidate `chosen`, and how C chooses on `device`."""
         raise NotImplementedError  # only launchers with candidates have a choice
 
-    def raise_launch_error(
+    def _raise_launch_error(
         self, error: DriverCallError, driver: Driver, configuration: LaunchConfiguration, details: str = ""
     ) -> NoReturn:
         """Raise :class:`LaunchError` for `error`. `details` describe the launch further."""
@@ -225,18 +225,23 @@ class Launcher:
                 details = f" in stream {stream:#x}{details}"
             pending = None
 
-            def submit(values: list[Any]) -> None:
+            def submit(values: Sequence[Any]) -> None:
                 self._submit(loaded, configuration, stream, values, hidden)
+
+            def raise_error(error: DriverCallError) -> NoReturn:
+                self._raise_launch_error(error, device.driver, configuration)
 
             if wait and not resolved.has_host_arrays:
                 with device.current():
                     submit(values)
             else:
-                pending = self._submit_with_copies(loaded, configuration, stream, keep, values, wait, submit)
+                from cuda_ext.runtime.launch.host_launch import launch_with_copies  # a slow import
+
+                pending = launch_with_copies(device, stream, keep, values, wait, submit, raise_error)
             if details:
                 debugging.synchronize(device, stream)
         except DriverCallError as error:
-            self.raise_launch_error(error, device.driver, configuration, details)
+            self._raise_launch_error(error, device.driver, configuration, details)
         return pending
 
     def _with_tensor_maps(
@@ -287,36 +292,6 @@ class Launcher:
         else:
             shape = *configuration.grid, *configuration.block, configuration.shared
             driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
-
-    def _submit_with_copies(
-        self,
-        loaded: LoadedKernel,
-        configuration: LaunchConfiguration,
-        stream: int,
-        keep: object,
-        values: list[Any],
-        wait: bool,
-        submit: Callable[[list[Any]], None],
-    ) -> Any:
-        """Submit between the copies of host arrays to the GPU and back."""
-        from cuda_ext.runtime.launch.host_launch import launch_with_copies  # a slow import
-
-        driver = loaded.device.driver
-        positions = [i for i, value in enumerate(values) if isinstance(value, HostArray)]
-
-        def submit_copies(addresses: list[int]) -> None:
-            copies = dict(zip(positions, addresses, strict=True))
-            submit([copies.get(i, value) for i, value in enumerate(values)])
-
-        return launch_with_copies(
-            loaded.device,
-            stream,
-            keep,
-            [values[i] for i in positions],
-            wait,
-            submit_copies,
-            lambda error: self.raise_launch_error(error, driver, configuration),
-        )
 
 
 @contextmanager
