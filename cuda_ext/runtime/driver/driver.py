@@ -55,6 +55,10 @@ def _attribute(number: int) -> cached_property[int]:
     return cached_property(lambda device: device.attribute(number))
 
 
+def _extents(of_x: int) -> cached_property[tuple[int, int, int]]:
+    return cached_property(lambda device: tuple(device.attribute(of_x + axis) for axis in range(3)))
+
+
 class Device:
     """A GPU.
 
@@ -76,14 +80,8 @@ class Device:
     supports_cooperative_launches = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
     supports_clusters = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
     has_memory_pools = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
-
-    @cached_property
-    def largest_block(self) -> tuple[int, int, int]:
-        return self._extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)
-
-    @cached_property
-    def largest_grid(self) -> tuple[int, int, int]:
-        return self._extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
+    largest_block = _extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)
+    largest_grid = _extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
 
     def attribute(self, number: int) -> int:
         """Return a device attribute by its number in ``cuda.h``."""
@@ -103,10 +101,6 @@ class Device:
     def create_event(self) -> int:
         """Create an event without timing. The context must be current."""
         return self.driver.query("cuEventCreate", OUT, cuda_h.CU_EVENT_DISABLE_TIMING)
-
-    def _extents(self, of_x: int) -> tuple[int, int, int]:
-        x, y, z = (self.attribute(of_x + axis) for axis in range(3))
-        return x, y, z
 
     def __str__(self) -> str:
         return f"sm_{self.capability}"
@@ -161,26 +155,24 @@ class Driver:
         return result
 
     def error(self, function: str, code: int) -> DriverCallError:
-        """Return the error for the status `code` that `function` returned."""
+        """Return the error for the status `code` that `function` returned.
+
+        The first one that ends all work on the GPU is recorded, and named in all later ones.
+        """
         name = self._describe("cuGetErrorName", code) or "unknown error"
         description = self._describe("cuGetErrorString", code) or "no description"
-        return self._record(DriverCallError(f"{function} failed: {name} ({code}): {description}", code))
+        problem = f"{function} failed: {name} ({code}): {description}"
+        if self.fault:
+            problem += f"; no work on the GPU succeeds in this process any more since {self.fault}"
+            return DriverCallError(problem, code, remedy="start another")
+        error = DriverCallError(problem, code)
+        if code in _STICKY:
+            self.fault = error
+        return error
 
     def _describe(self, function: str, code: int) -> str:
         _, text = self.functions.call(function, code, OUT)
         return ctypes.string_at(text).decode(errors="replace") if text else ""
-
-    def _record(self, error: DriverCallError) -> DriverCallError:
-        """Record `error` if it ends all work on the GPU. Name the recorded error in all later errors."""
-        if self.fault:
-            return DriverCallError(
-                f"{error}; no work on the GPU succeeds in this process any more since {self.fault}",
-                error.code,
-                remedy="start another",
-            )
-        if error.code in _STICKY:
-            self.fault = error
-        return error
 
     @cached_property
     def version(self) -> tuple[int, int]:
@@ -284,7 +276,9 @@ def open_driver() -> Driver:
                 except DriverError as error:
                     _outcome = error.with_traceback(None)
     if isinstance(_outcome, DriverError):
-        raise _copy(_outcome)
+        from copy import copy
+
+        raise copy(_outcome)  # an error object keeps the traceback of its first raise
     return _outcome
 
 
@@ -357,13 +351,6 @@ def _forked() -> DriverError:
         "CUDA was used before this process was forked, and the driver does not survive that",
         remedy='use CUDA in child processes only, or start them with multiprocessing.get_context("spawn")',
     )
-
-
-def _copy(error: DriverError) -> DriverError:
-    """Return a copy to raise, since an error object keeps the traceback of its first raise."""
-    from copy import copy
-
-    return copy(error)
 
 
 def _after_fork() -> None:

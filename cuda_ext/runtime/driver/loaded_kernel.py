@@ -54,7 +54,7 @@ class LoadedKernel:
         # The last result of best_block, and the shared memory that it is for.
         self.latest_best_block = 0, 0
         self._best_block = cache(self._find_best_block)
-        self.blocks_at_once = cache(self._blocks_at_once)
+        self.blocks_per_multiprocessor = cache(self._count_resident_blocks)
         if fixed:
             self.allow_shared(fixed.shared)
             if math.prod(fixed.cluster) > PORTABLE_CLUSTER:
@@ -106,11 +106,7 @@ class LoadedKernel:
             _, threads = self.device.driver.call(function, OUT, OUT, self.function, 0, shared, 0)
         return threads
 
-    def _blocks_at_once(self, threads: int, shared: int) -> int:
-        """Return the number of blocks of `threads` threads that are resident on the GPU at once."""
-        return self.blocks_per_multiprocessor(threads, shared) * self.device.multiprocessors
-
-    def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
+    def _count_resident_blocks(self, threads: int, shared: int) -> int:
         """Return the number of blocks of `threads` threads that are resident on a multiprocessor at once."""
         function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         with self.device.current():

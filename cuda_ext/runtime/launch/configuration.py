@@ -282,12 +282,13 @@ def _check_cooperative(grid: Extents, threads: int, shared: int, kernel: LoadedK
     device = kernel.device
     if not device.supports_cooperative_launches:
         raise ArgumentError(f"this GPU, {device}, cannot launch cooperatively", where="cooperative")
-    blocks = kernel.blocks_at_once(threads, shared)
+    resident = kernel.blocks_per_multiprocessor(threads, shared)
+    blocks = resident * device.multiprocessors
     if math.prod(grid) > blocks:
         raise ArgumentError(
             f"expected at most {blocks} blocks, since cooperative ones all run at once, found "
             f"{math.prod(grid)}",
             where="grid",
-            remedy=f"that is {blocks // device.multiprocessors} of {threads} threads on each of "
+            remedy=f"that is {resident} of {threads} threads on each of "
             f"{device.multiprocessors} multiprocessors",
         )
