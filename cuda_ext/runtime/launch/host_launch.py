@@ -85,8 +85,9 @@ def launch_with_copies(
 ) -> Pending | None:
     """Copy the host arrays among `values` to `device`, and the results back.
 
-    In between, call `submit` with the addresses of the copies in place of the arrays. `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
-    :class:`DriverCallError`, and :class:`ArgumentError` if `stream` is being captured into a graph.
+    In between, call `submit` with the addresses of the copies in place of the arrays. `keep` keeps `stream`
+    alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises :class:`DriverCallError`, and
+    :class:`ArgumentError` if `stream` is being captured into a graph.
     """
     own = DeviceCopies()
     shared = innermost_scope()
