@@ -8,13 +8,16 @@ ParameterKind: TypeAlias = Literal[
 ]
 
 LARGEST_PARAMETERS = 32_764  # the largest size of all parameters of a kernel, in bytes
-_ADDRESS = 8
+_ADDRESS, _HALF = 8, 2
 _SIZES_OF_KIND: Mapping[ParameterKind, tuple[int, ...]] = {
     "pointer": (_ADDRESS,),
     "bool": (1,),
     "float": (2, 4, 8),
     **dict.fromkeys(("integer", "unsigned", "enum"), (1, 2, 4, 8, 16)),
 }
+_MOST_AXES = 3
+# Numbers that are structures in C++.
+HALVES = ("__half", "__nv_bfloat16")
 # The sizes of types in bytes. These words are C's.
 SIZES = {
     "bool": 1,
@@ -125,6 +128,21 @@ class FixedLaunch(NamedTuple):
     scratch: int = 0
     tensor_maps: Mapping[str, TensorMap] = {}
 
+    @property
+    def is_possible(self) -> bool:
+        """True if a driver can be asked for it. Launches of damaged data may be others."""
+        maps = self.tensor_maps.values()
+        sizes = [*self.block, *self.cluster]
+        numbers = [self.shared, *sizes, *(n for m in maps for n in (m.data_type, m.item, m.swizzle, *m.box))]
+        return (
+            1 <= len(self.block) <= _MOST_AXES
+            and len(self.cluster) <= _MOST_AXES
+            and min(sizes) > 0
+            and min(numbers) >= 0
+            and max(numbers) < 1 << 31
+            and 0 <= self.scratch < 1 << 40
+        )
+
     def __str__(self) -> str:
         extents = [*self.block]
         while len(extents) > 1 and extents[-1] == 1:
@@ -176,6 +194,7 @@ class Kernel(NamedTuple):
         return (
             positions == sorted({*positions}.intersection(range(count)))
             and all(p.size in _SIZES_OF_KIND.get(p.kind, (p.size,)) for p in self.parameters)
+            and all(p.size == _HALF for p in self.parameters if p.type in HALVES)
             and min(self.sizes, default=1) > 0
             and sum(self.sizes) <= LARGEST_PARAMETERS
             and all(hidden.is_derivable(arrays) for hidden in self.hidden)

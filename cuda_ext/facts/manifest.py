@@ -21,8 +21,10 @@ SCHEMA = 1
 FILE_NAME = "manifest.json"
 
 Compression: TypeAlias = Literal["none", "speed", "balance", "size"]
+Operator: TypeAlias = Literal["", "<", "<=", "==", "!=", ">=", ">"]
 
 _T = TypeVar("_T")
+_LARGEST = (1 << 63) - 1  # the largest number in a condition
 
 
 class Term(NamedTuple):
@@ -33,7 +35,7 @@ class Term(NamedTuple):
     """
 
     name: str
-    operator: str = ""
+    operator: Operator = ""
     number: int = 0
     modulus: int = 0
 
@@ -346,6 +348,9 @@ def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Variants:
     variants: Variants = reader(Variants)(item, contents)
     if not variants.candidates:
         raise ValueError(f"{variants.name} has no candidate")
+    for term in (term for candidate in variants.candidates for term in candidate.when):
+        if not (-_LARGEST <= term.number <= _LARGEST and 0 <= term.modulus <= _LARGEST):
+            raise ValueError(f"{term} has a number beyond 64 bits")
     return variants
 
 
@@ -361,4 +366,7 @@ def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
             raise ValueError(f"{image.file!r} is not a file of the package")
         if image.kind == "tileir":  # or it raises that the architecture is none
             _check_version(image.version or "")
+        for name, launch in image.launches.items():
+            if not launch.is_possible:
+                raise ValueError(f"{name} has a launch that no GPU supports")
     return unit

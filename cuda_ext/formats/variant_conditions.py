@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.kernels import HiddenParameter, Parameter
@@ -77,7 +77,8 @@ def _parse_term(text: str) -> Term:
             "expected a target such as sm_90a, or a comparison such as sm >= 80 or n % 16 == 0, "
             f"found {found}"
         )
-    target, name, modulus, symbol, number = match.groups()
+    groups: Any = match.groups()
+    target, name, modulus, symbol, number = groups
     if target:
         return Term(target) if target[-1] in "af" else Term(SM, "==", int(target.removeprefix("sm_")))
     divisor = _parse_number(modulus) if modulus else 0

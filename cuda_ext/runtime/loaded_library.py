@@ -106,7 +106,7 @@ class Library:
             with device.current():
                 try:
                     library = self._load(code, device.driver)
-                    handle = device.driver.query("cuLibraryGetKernel", OUT, library, lowered.encode())
+                    handle = device.driver.query("cuLibraryGetKernel", OUT, library, _encode(lowered))
                     fixed = code.launches.get(kernel.expression) if isinstance(code, Image) else None
                     return LoadedKernel(device, handle, fixed)
                 except DriverCallError as error:
@@ -120,7 +120,7 @@ class Library:
         code, lowered = self._resolve(symbol, device)
         try:
             library = self._load(code, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, lowered.encode())
+            address, _ = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, _encode(lowered))
         except DriverCallError as error:
             raise self._explain(error, symbol, code, device) from None
         return address
@@ -247,6 +247,11 @@ class Library:
         return LoadError(text, where=manifest.module)
 
 
+def _encode(lowered: str) -> bytes:
+    """Encode a lowered name. One of damaged data that is no text is a name that images lack."""
+    return lowered.encode("utf-8", "surrogatepass")
+
+
 def _explain_jit(error: DriverError, obstacle: str) -> DriverError:
     """Add to `error` the `obstacle` to compilation on demand, if there is one."""
     if obstacle:
@@ -334,9 +339,10 @@ class Names:
         positions = [self._positions.get(candidate.kernel) for candidate in variants.candidates]
         found = [self._manifest.kernels[position] for position in positions if position is not None]
         sizes = {tuple(parameter.size for parameter in kernel.parameters) for kernel in found}
-        if len(found) < len(positions) or len(sizes) != 1:
+        if len(found) < len(positions) or len(sizes) != 1 or not _can_compare(found[-1], variants):
             raise ManifestError(
-                f"damaged manifest: the candidates of {variants.name!r} are not kernels with one signature",
+                f"damaged manifest: the candidates of {variants.name!r} are not kernels with one signature, "
+                "or compare what no launch has",
                 where=f"{self._manifest.module}: {FILE_NAME}",
                 remedy="reinstall the package that holds it",
             )
@@ -345,6 +351,16 @@ class Names:
     def symbols(self, name: str) -> list[Symbol]:
         """List the symbols called `name`; each unit may have one."""
         return [self._manifest.symbols[position] for position in self._symbols.get(name, ())]
+
+
+def _can_compare(kernel: Kernel, variants: Variants) -> bool:
+    """Return True if a launch of `kernel` has all values that the conditions of `variants` compare."""
+    from cuda_ext.formats.variant_conditions import SM  # few modules have variants
+
+    known = {p.name for p in kernel.parameters if p.is_integer or p.kind == "pointer"}
+    known |= {SM, *(hidden.source for hidden in kernel.hidden if hidden.extent)}
+    terms = (term for candidate in variants.candidates for term in candidate.when)
+    return known.issuperset(term.name for term in terms if term.operator)
 
 
 def _names(records: Sequence[Kernel] | Sequence[Symbol] | Sequence[Variants]) -> list[str]:

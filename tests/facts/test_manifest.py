@@ -109,6 +109,12 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
     assert str(Parameter("p", type_, "pointer", 8, 0)) == declared
 
 
+def compared(**changes: object) -> dict[str, object]:
+    """Variants whose condition is n % 2 == 0, with `changes` of this term."""
+    term = {"name": "n", "operator": "==", "number": 0, "modulus": 2} | changes
+    return {"name": "v", "candidates": [{"kernel": "ns::k<float>", "when": [term]}]}
+
+
 IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" * 32}
 
 
@@ -148,6 +154,33 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
         (lambda d: d["kernels"][0].update(parameters=None), "Kernel 0: 'NoneType' object is not iterable"),
         (lambda d: d["kernels"][0].update(parameters=[2]), "Kernel 0: list index out of range"),
         (lambda d: d["variants"].append({"name": "v", "candidates": []}), "Variants 0: v has no candidate"),
+        (lambda d: d["variants"].append(compared(operator="=>")), "Variants 0: found '=>'"),
+        (
+            lambda d: d["variants"].append(compared(number=1 << 63)),
+            f"Variants 0: n % 2 == {1 << 63} has a number beyond 64 bits",
+        ),
+        (
+            lambda d: d["variants"].append(compared(modulus=-1)),
+            "Variants 0: n % -1 == 0 has a number beyond 64 bits",
+        ),
+        *(
+            (
+                lambda d, launch=launch: d["units"][0]["images"][0].update(launches={"k": launch}),
+                "Unit 0: k has a launch that no GPU supports",
+            )
+            for launch in (
+                {"block": []},
+                {"block": [1, 1, 1, 1]},
+                {"block": [0]},
+                {"block": [1 << 31]},
+                {"block": [1], "cluster": [0]},
+                {"block": [1], "cluster": [1, 1, 1, 1]},
+                {"block": [1], "shared": -1},
+                {"block": [1], "scratch": 1 << 40},
+                {"block": [1], "tensor_maps": {"x": {"data_type": 7, "item": 4, "box": [1 << 31]}}},
+                {"block": [1], "tensor_maps": {"x": {"data_type": 1 << 64, "item": 4, "box": [1]}}},
+            )
+        ),
         (lambda d: d["kernels"][0].pop("expression"), "a Kernel has no name"),
         (lambda d: d["kernels"][0].update(expression=3), "a Kernel has no name"),
         (lambda d: d["parameters"][1].update(kind="number"), "Parameter 1: found 'number'"),
@@ -156,6 +189,7 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
             for change in (
                 lambda d: d["parameters"][1].update(size=0),
                 lambda d: d["parameters"][1].update(size=1 << 15),
+                lambda d: d["parameters"][1].update(type="__half", kind="struct"),
                 lambda d: d["kernels"][0].update(hidden=[{"position": 9, "size": 8, "source": "zero"}]),
                 lambda d: d["kernels"][0].update(hidden=[{"position": 0, "size": 4, "source": "scratch"}]),
                 lambda d: d["kernels"][0].update(hidden=[{"position": 0, "size": 8, "source": "n.shape[0]"}]),

@@ -68,6 +68,7 @@ def test_damaged_text_is_refused_or_written_alike(text: bytes) -> None:
 @example(changed(lambda data: data["variants"][0].update(candidates=[])), "best")
 @example(changed(lambda data: data["variants"][1].update(name="other")), "other")
 @example(changed(lambda data: data["parameters"][0].update(size=1)), "ns::k<float>")
+@example(changed(lambda data: data["variants"][0]["candidates"][0]["when"][1].update(name="q")), "best")
 @example(changed(lambda data: data["kernels"][2]["hidden"].pop(0)), "gemm")
 @example(changed(lambda data: data["kernels"][2]["hidden"][1].update(size=4)), "gemm")
 @example(changed(lambda data: data["kernels"][2]["hidden"][0].update(source="y.shape[0]")), "gemm")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
-from cuda_ext.facts.kernels import HiddenParameter, Parameter
+from cuda_ext.facts.kernels import HALVES, HiddenParameter, Parameter
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex, may_hold_address
@@ -197,15 +197,11 @@ def _bfloat16(number: float) -> bytes:
         raise _out_of_range("__nv_bfloat16", number) from None
 
 
-# Number types that are structures in C++.
-_HALVES = ("__half", "__nv_bfloat16")
-
-
 def _struct(parameter: Parameter) -> _Conversion:
     # Converts values that only this type takes.
     special: Callable[[Any], bytes | None] = _content
     letters = "<dd" if parameter.size == 16 else "<ff"
-    if parameter.type in _HALVES:
+    if parameter.type in HALVES:
         letter, half = _float(parameter)
         special = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
     elif is_complex(parameter.type):

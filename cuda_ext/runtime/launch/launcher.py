@@ -215,8 +215,9 @@ class Launcher:
     ) -> Any:
         """Launch after all checks except those of debug mode."""
         ordered, values, stream, keep, device, extents = resolved
-        if loaded.fixed and loaded.fixed.tensor_maps:
-            values = self._with_tensor_maps(loaded.fixed.tensor_maps, ordered, values, device.driver)
+        if any(p.element and p.kind != "pointer" for p in self.kernel.parameters):
+            formats = loaded.fixed.tensor_maps if loaded.fixed else {}
+            values = self._with_tensor_maps(formats, ordered, values, device.driver)
         hidden = pack_values(self.kernel.hidden, extents)
         details = ""
         try:
@@ -252,12 +253,16 @@ class Launcher:
         driver: Driver,
     ) -> list[Any]:
         """Replace the arrays among `values` that the kernel takes as tensor maps."""
-        return [
-            encode_tensor_map(driver, formats[p.name], argument, value.address, f"argument {p.name!r}")
-            if p.name in formats and isinstance(value, DeviceMemory)
-            else value
-            for p, argument, value in zip(self.kernel.parameters, ordered, values, strict=True)
-        ]
+        replaced = list(values)
+        for i, (parameter, value) in enumerate(zip(self.kernel.parameters, values, strict=True)):
+            if parameter.kind == "pointer" or not isinstance(value, DeviceMemory):
+                continue
+            where = f"argument {parameter.name!r}"
+            if parameter.name not in formats:
+                raise ArgumentError("the image for this GPU has no format of its tensor map", where=where)
+            format_ = formats[parameter.name]
+            replaced[i] = encode_tensor_map(driver, format_, ordered[i], value.address, where)
+        return replaced
 
     def _submit(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypedDict
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.facts.kernels import Parameter, ParameterKind
+from cuda_ext.facts.kernels import HALVES, Parameter, ParameterKind
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.arrays.device_memory import DeviceArray
@@ -39,7 +39,6 @@ _TYPES: dict[ParameterKind, str] = {
     "bool": "bool",
     "float": "float",
 }
-_HALVES = ("__half", "__nv_bfloat16")
 
 
 def register_operator(
@@ -113,7 +112,7 @@ def _declare(number: int, parameter: Parameter) -> str:
     """Declare a parameter in a schema; arrays that are not ``const`` are mutated."""
     if parameter.kind == "pointer":
         type_ = f"Tensor(a{number}!)?" if _is_mutated(parameter) else "Tensor?"
-    elif parameter.type in _HALVES:
+    elif parameter.type in HALVES:
         type_ = "float"
     elif parameter.kind in _TYPES:
         type_ = _TYPES[parameter.kind]
