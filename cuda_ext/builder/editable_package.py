@@ -26,7 +26,7 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.scheduler.progress import progress_for
 from cuda_ext.builder.session import build
 from cuda_ext.builder.sources.inputs import TABLE, input_digests, searched_directories
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, join_names
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 
@@ -108,8 +108,7 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
             ):
                 raise BuildError(message)
         try:
-            more = f" and {len(changed) - _MOST_NAMES} more" if len(changed) > _MOST_NAMES else ""
-            reason = f"{name}: changed: {', '.join(changed[:_MOST_NAMES])}{more}"
+            reason = f"{name}: changed: {join_names(changed, _MOST_NAMES)}"
             _build_in_place(project, record, reason)
         except BuildError as error:
             failure = {"at": time.time(), "digests": digests, "message": str(error)}

@@ -8,6 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 _CHARACTER = r"'(?:\\.|[^'\\]){0,64}'"
 _TOKEN = rf"{_CHARACTER}|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
+# The words of <cstdint> and <cstddef> on the device.
+STANDARD_INTEGERS = {
+    "int8_t": "signed char",
+    "int16_t": "short",
+    "int32_t": "int",
+    "int64_t": "long",
+    "uint8_t": "unsigned char",
+    "uint16_t": "unsigned short",
+    "uint32_t": "unsigned int",
+    "uint64_t": "unsigned long",
+    "size_t": "unsigned long",
+    "ptrdiff_t": "long",
+    "intptr_t": "long",
+    "uintptr_t": "unsigned long",
+}
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
 
 

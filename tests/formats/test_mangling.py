@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
-from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 
 MALFORMED = ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi", "_ZN2ns7weights", "")
 
@@ -23,19 +23,20 @@ MALFORMED = ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi", "
         ("_Z1kISt4byteP6__halfKPKcEvv", ["std::byte", "__half*", "const char* const"]),
         ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", ["", "", "_Float16"]),
         ("_Z1kILf40200000ELDn0EEvv", [None, None]),
-        ("_Z1kIFviEA3_iXadL_Z1fvEEEvv", ["", "", ""]),
+        ("_Z1kIFviEA3_iXadL_Z1fvEEEvv", ["", "", None]),
         ("_Z1kIJEEvDpT_", []),
         *((name, None) for name in ("histogram", "_Z2ovi", "_ZN2ns4fill", "_ZN2ns1kIiE1jEvv", *MALFORMED)),
     ],
 )
 def test_template_arguments_are_read(lowered, expected):
-    arguments = template_arguments(lowered)
+    name = read_lowered_name(lowered)
+    arguments = name and name.arguments
     assert (None if arguments is None else [simplified(each) for each in arguments]) == expected
 
 
-def simplified(argument: str | LoweredValue) -> object:
-    if not isinstance(argument, LoweredValue):
-        return argument
+def simplified(argument: LoweredType | LoweredValue) -> object:
+    if isinstance(argument, LoweredType):
+        return argument.spelling if argument.is_simple else ""
     return (argument.number, argument.spelling) if argument.is_enumerator else argument.number
 
 

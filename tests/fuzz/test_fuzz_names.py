@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cuda_ext.errors import KernelNotFoundError, escape_controls
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.inner_path import is_inner_path
-from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
 from cuda_ext.runtime.module import module_from
 from cuda_ext.text.brackets import split_arguments
@@ -111,7 +111,6 @@ def test_comments_are_on_kernels(source: bytes) -> None:
 def test_a_lowered_name_is_read_or_not(name: bytes, has_placeholders: bool) -> None:
     text = name.decode("latin-1")
     read_lowered_name(text, has_placeholders)
-    template_arguments(text)
 
 
 @example("sm_090")

@@ -21,6 +21,7 @@ from cuda_ext.builder.cpp.template_arguments import (
     read_arguments,
     read_constants,
 )
+from cuda_ext.errors import join_names
 from cuda_ext.facts.kernels import Symbol
 from cuda_ext.facts.manifest import Manifest
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
@@ -301,8 +302,7 @@ def _type_of_pattern(pattern: str, type_: str) -> str:
 
 def _message(name: str, kernels: _Kernels) -> str:
     built = [kernel.kernel.expression for kernel in kernels]
-    more = f" and {len(built) - _SHOWN} more" if len(built) > _SHOWN else ""
-    text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
+    text = f"{name} is not built for these template arguments, but as {join_names(built, _SHOWN)}"
     # Compilers accept only these escapes in the text of a static_assert.
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
     on_demand = "" if all(map(_is_python, kernels)) else ", or compile it on demand with JIT"

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
-from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
-from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_arguments
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.lowered_names.meanings import literal_value
-from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.spelling import STANDARD_INTEGERS, normalise
 from cuda_ext.text.brackets import split_arguments
 
 
@@ -100,18 +100,10 @@ FUNDAMENTAL = frozenset(
         *("long long", "unsigned long long", "float", "double", "long double"),
     ]
 )
+# An integer of 64 bits is one of two types, depending on the host's system.
 _ALIASES = {
-    "int8_t": "signed char",
-    "uint8_t": "unsigned char",
-    "int16_t": "short",
-    "uint16_t": "unsigned short",
-    "int32_t": "int",
-    "uint32_t": "unsigned int",
-    # One of two types, depending on the host's system.
-    **{
-        f"{name}_t": f"::std::{name}_t"
-        for name in ("int64", "uint64", "ptrdiff", "size", "intptr", "uintptr", "intmax", "uintmax")
-    },
+    **{n: f"::std::{n}" if t.endswith("long") else t for n, t in STANDARD_INTEGERS.items()},
+    **{name: f"::std::{name}" for name in ("intmax_t", "uintmax_t")},
 }
 
 
@@ -121,7 +113,8 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
     `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
     texts = list(split_arguments(text))
-    resolved = template_arguments(lowered) or ()
+    name = read_lowered_name(lowered)
+    resolved = (name and name.arguments) or ()
     if len(resolved) < len(texts):
         return tuple(_read(each, None) for each in texts)
     return tuple(map(_read, texts, resolved))
@@ -134,15 +127,17 @@ def read_constants(constants: Mapping[str, str]) -> tuple[Argument | None, ...]:
     return tuple(None if number is None else _value(number) for number in numbers)
 
 
-def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
-    if isinstance(resolved, LoweredValue):
+def _read(text: str, resolved: LoweredType | LoweredValue | None) -> Argument | None:
+    if isinstance(resolved, LoweredValue) and not resolved.spelling.startswith("&"):
         return None if resolved.number is None else _value(resolved.number, resolved.is_enumerator)
     if resolved is None and (number := literal_value(text)) is not None:
         return _value(number)
     written = _type(text)
-    if not resolved or (written and written.kind == "type"):
+    if not isinstance(resolved, LoweredType) or not resolved.is_simple:
         return written
-    return _type(normalise(resolved)) or written  # the type behind a typedef
+    if written and written.kind == "type":
+        return written
+    return _type(normalise(resolved.spelling)) or written  # the type behind a typedef
 
 
 def _value(number: int, is_enumerator: bool = False) -> Argument:

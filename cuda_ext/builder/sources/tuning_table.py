@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN, check_condition
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
+from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.manifest import Term
@@ -24,19 +25,8 @@ from cuda_ext.formats.variant_conditions import SM, Condition, is_about_gpu, par
 
 # Values of parameters and options in Python's spelling.
 _Configuration = Mapping[str, str]
-# PyTorch's dtypes whose names differ from those in instantiations.
-_DTYPES = {
-    "bool": "i1",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float32": "fp32",
-    "float64": "fp64",
-    "float8_e4m3fn": "fp8e4nv",
-    "float8_e5m2": "fp8e5",
-    **{f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
-}
-
-
+# Triton's names of PyTorch's dtypes.
+_DTYPES = {dtype.torch: dtype.triton for dtype in DTYPES}
 _DEEPEST = 8  # the limit of arrays within arrays
 _INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
 _COMPARED = rf"{_INTEGER}|\*.*"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
 from cuda_ext.facts.kernels import SIZES, FixedLaunch, HiddenParameter, Parameter, ParameterKind
-from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.spelling import STANDARD_INTEGERS, normalise
 from cuda_ext.formats.variant_conditions import Condition, spell
 from cuda_ext.text.brackets import split_arguments
 
@@ -48,21 +48,34 @@ SHARED_MEMORY = {
     **dict.fromkeys((90, 100, 103, 107, 110), 227),
 }
 _SIZES = SIZES | {"__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
-# The words of <cstdint>.
-_ALIASES = {
-    "int8_t": "signed char",
-    "int16_t": "short",
-    "int32_t": "int",
-    "int64_t": "long",
-    "uint8_t": "unsigned char",
-    "uint16_t": "unsigned short",
-    "uint32_t": "unsigned int",
-    "uint64_t": "unsigned long",
-    "intptr_t": "long",
-    "uintptr_t": "unsigned long",
-    "ptrdiff_t": "long",
-    "size_t": "unsigned long",
-}
+
+
+class Dtype(NamedTuple):
+    """A type of elements: as PyTorch, Triton, cuTile and C++ spell it."""
+
+    torch: str
+    triton: str
+    cutile: str
+    cpp: str
+
+
+DTYPES = (
+    Dtype("bool", "i1", "bool", "bool"),
+    Dtype("int8", "i8", "i8", "signed char"),
+    Dtype("int16", "i16", "i16", "short"),
+    Dtype("int32", "i32", "i32", "int"),
+    Dtype("int64", "i64", "i64", "long long"),
+    Dtype("uint8", "u8", "u8", "unsigned char"),
+    Dtype("uint16", "u16", "u16", "unsigned short"),
+    Dtype("uint32", "u32", "u32", "unsigned int"),
+    Dtype("uint64", "u64", "u64", "unsigned long long"),
+    Dtype("float16", "fp16", "f16", "__half"),
+    Dtype("bfloat16", "bf16", "bf16", "__nv_bfloat16"),
+    Dtype("float32", "fp32", "f32", "float"),
+    Dtype("float64", "fp64", "f64", "double"),
+    Dtype("float8_e4m3fn", "fp8e4nv", "f8e4m3", "__nv_fp8_e4m3"),
+    Dtype("float8_e5m2", "fp8e5", "f8e5m2", "__nv_fp8_e5m2"),
+)
 _PARAMETER = re.compile(r"(?P<type>[^=]*[>*&\s])(?P<name>[A-Za-z_]\w*)\s*(?:=\s*(?P<source>.+))?", re.DOTALL)
 _SOURCE = re.compile(r"0|scratch|(\w+)\.(?:shape|stride)\[\d{1,2}\]")
 
@@ -131,10 +144,7 @@ def declare_parameter(name: str, text: str) -> Parameter:
     """Make the parameter `name` of the C++ type `text`, with the size 0 if it is not known."""
     spelled = normalise(re.sub(r"\b(?:__restrict__\b|__restrict\b|std::)", " ", text).strip())
     spelled = re.sub(r"(?<=\*) ?const$", "", spelled)  # const applies to the pointer itself
-    words = spelled.split(" ")
-    spelled = " ".join(
-        _ALIASES.get(word.rstrip("*"), word.rstrip("*")) + word[len(word.rstrip("*")) :] for word in words
-    )
+    spelled = re.sub(r"(?<!\S)\w+(?![^ *])", lambda word: STANDARD_INTEGERS.get(word[0], word[0]), spelled)
     if spelled.endswith("*"):
         target = spelled.removesuffix("*")
         is_const = target.startswith("const ") and not target.endswith("*")

@@ -18,7 +18,7 @@ from cuda_ext.facts.kernels import Kernel
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.lowered_names.meanings import AUTO, Meanings, scopes_of, spell_out
-from cuda_ext.formats.spelling import base_name, normalise, plain_name
+from cuda_ext.formats.spelling import STANDARD_INTEGERS, base_name, normalise, plain_name
 from cuda_ext.text.brackets import split_arguments
 from cuda_ext.text.declarations import Declaration, find_declarations
 from cuda_ext.text.declared_types import DeclaredType, find_types
@@ -28,10 +28,6 @@ _MISSING = "cuda_ext_missing"
 
 # Typedefs of common headers, which the source may include. The compiler says what they mean, if they exist.
 _COMMON = ("half", "half2", "nv_bfloat16", "nv_bfloat162", "cuComplex", "cuFloatComplex", "cuDoubleComplex")
-_STANDARD = (
-    *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    *("size_t", "ptrdiff_t", "intptr_t", "uintptr_t"),
-)
 # A type or value without its declarator.
 _WORDS = re.compile(r"\((?:\w+::)*\w+\)-?\d+|(?:\w+::)*\w+(?: \w+)*")
 _CAST_TYPE = re.compile(r"\(((?:\w+::)*\w+)\)-?\d")
@@ -87,9 +83,9 @@ def ask(unit: TranslationUnit) -> Questions:
     declared = find_types(texts)
     own_types = {base_name(name) for name, type_ in declared.items() if not type_.is_used}
     for name, type_ in [*declared.items()]:
-        if type_.is_used and base_name(name) not in own_types.union(_STANDARD):
+        if type_.is_used and base_name(name) not in own_types.union(STANDARD_INTEGERS):
             del declared[name]  # it may be a function, and a question about one is an error
-    standard = [f"{scope}{name}" for scope in ("", "std::", "cuda::std::") for name in _STANDARD]
+    standard = [f"{scope}{name}" for scope in ("", "std::", "cuda::std::") for name in STANDARD_INTEGERS]
     aliases = [*_COMMON, *standard, *(name for name, type_ in declared.items() if type_.is_alias)]
     aliases = [name for name in dict.fromkeys(aliases) if name not in known]
     enumerations = {n: type_ for n, type_ in declared.items() if type_.enumerators and base_name(n) in used}

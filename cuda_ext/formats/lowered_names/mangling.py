@@ -20,8 +20,6 @@ from cuda_ext.formats.lowered_names.lowered_types import (
     point_to,
 )
 
-# A value, or the spelling of a type that consists of names, pointers and qualifiers; empty for other types.
-LoweredArgument: TypeAlias = str | LoweredValue
 _Argument: TypeAlias = LoweredType | LoweredValue
 
 
@@ -61,25 +59,6 @@ def read_lowered_name(lowered: str, has_placeholders: bool = False) -> LoweredNa
         return reader.encoding()
     except (ValueError, RecursionError):
         return None
-
-
-def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
-    """List the arguments of a kernel template, packs expanded; ``None`` if they cannot be read.
-
-    >>> [str(getattr(each, "number", each)) for each in template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")]
-    ['double', '256']
-    """
-    name = read_lowered_name(lowered)
-    if name is None or name.arguments is None:
-        return None
-    return tuple(
-        argument.spelling
-        if isinstance(argument, LoweredType) and argument.is_simple
-        else argument
-        if isinstance(argument, LoweredValue) and not argument.spelling.startswith("&")
-        else ""
-        for argument in name.arguments
-    )
 
 
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}

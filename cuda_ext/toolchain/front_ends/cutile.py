@@ -24,6 +24,7 @@ from cuda_ext.compiler.front_ends.instantiation import (
     parse_instantiation,
 )
 from cuda_ext.compiler.front_ends.kernel_description import (
+    DTYPES,
     KernelDescription,
     declare_parameter,
     describe_function,
@@ -43,25 +44,7 @@ _PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
 # The first version of Tile IR for all GPUs, and so the version that most drivers read.
 _PORTABLE = "13.3"
 
-
-# The names of types in cuTile and in C++.
-_TYPES = {
-    "bool": ("bool_", "bool"),
-    "i8": ("int8", "signed char"),
-    "i16": ("int16", "short"),
-    "i32": ("int32", "int"),
-    "i64": ("int64", "long long"),
-    "u8": ("uint8", "unsigned char"),
-    "u16": ("uint16", "unsigned short"),
-    "u32": ("uint32", "unsigned int"),
-    "u64": ("uint64", "unsigned long long"),
-    "f16": ("float16", "__half"),
-    "bf16": ("bfloat16", "__nv_bfloat16"),
-    "f32": ("float32", "float"),
-    "f64": ("float64", "double"),
-    "f8e4m3": ("float8_e4m3fn", "__nv_fp8_e4m3"),
-    "f8e5m2": ("float8_e5m2", "__nv_fp8_e5m2"),
-}
+_TYPES = {dtype.cutile: dtype for dtype in DTYPES}
 _EXTENT = 4  # bytes
 _OPTIONS = ("num_ctas", "num_worker_warps", "occupancy", "opt_level")
 
@@ -192,7 +175,8 @@ def _constraint(tile: Any, each: ParameterType) -> Any:
         return tuple(_constraint(tile, item) for item in each)
     if each.type not in _TYPES:
         raise ValueError(f"{each.type!r} is not a type of a parameter; the types are {', '.join(_TYPES)}")
-    dtype = getattr(tile, _TYPES[each.type][0])
+    name = _TYPES[each.type].torch
+    dtype = getattr(tile, "bool_" if name == "bool" else name)
     if not each.axes:
         if each.divisor > 1:
             raise ValueError(f"{each.name}: {each.spelled_type}: cuTile takes divisors of arrays alone")
@@ -235,5 +219,5 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
 
 
 def _parameter(typed: TypedParameter) -> Parameter:
-    spelled = _TYPES[typed.type][1]
+    spelled = _TYPES[typed.type].cpp
     return declare_parameter(typed.argument, f"{spelled}*" if typed.axes else spelled)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, ParameterType, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import (
+    DTYPES,
     KernelDescription,
     declare_parameter,
     describe_function,
@@ -20,23 +21,7 @@ from cuda_ext.compiler.front_ends.kernel_description import (
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Parameter, TensorMap
 
-_IN_CPP = {
-    "i1": "bool",
-    "i8": "signed char",
-    "i16": "short",
-    "i32": "int",
-    "i64": "long long",
-    "u8": "unsigned char",
-    "u16": "unsigned short",
-    "u32": "unsigned int",
-    "u64": "unsigned long long",
-    "fp16": "__half",
-    "bf16": "__nv_bfloat16",
-    "fp32": "float",
-    "fp64": "double",
-    "fp8e4nv": "__nv_fp8_e4m3",
-    "fp8e5": "__nv_fp8_e5m2",
-}
+_IN_CPP = {dtype.triton: dtype.cpp for dtype in DTYPES}
 # The type of a tensor that the host describes: its element type, and the lengths of a block.
 DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
 # The size of the parameters that Triton adds: global scratch memory, and profiling scratch memory.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError
+from cuda_ext.errors import CompilationError, join_names
 from cuda_ext.toolchain.diagnostics import shorten_output, split_messages
 from cuda_ext.toolchain.remedies.bad_instantiations import HEADERS, explain_instantiations
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
@@ -179,8 +179,7 @@ def _note(sentence: str, subjects: Sequence[str]) -> str:
         relaxed=spell_setting("relaxed-constexpr", True),
     )
     most = 1 if subjects[0].endswith(")") else _NAMES_SHOWN
-    more = f" and {len(subjects) - most} more" if 1 < most < len(subjects) else ""
-    about = ", ".join(subjects[:most]) + more
+    about = subjects[0] if most == 1 else join_names(subjects, most)
     return f"{about}: {remedy}" if about else remedy
 
 
