@@ -14,10 +14,25 @@ from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, refusal, write_
 
 SOFTMAX = "namespace fusedops {\ntemplate <class T, int N> __global__ void softmax(T* x) { *x = N; }\n}\n"
 HALF = "namespace q { struct Half { float x; }; }\n"
-COMPILERS = [
-    pytest.param("nvrtc", id="nvrtc"),
-    pytest.param("nvcc", id="nvcc", marks=pytest.mark.host_compiler),
-]
+
+
+def with_each_compiler(name: str, *cases: str) -> pytest.MarkDecorator:
+    """Run each case with NVRTC, and the first with nvcc, which takes seconds: its others are slow."""
+    marks_of_each = [
+        [pytest.mark.host_compiler],
+        *[[pytest.mark.host_compiler, pytest.mark.slow]] * len(cases[1:]),
+    ]
+    return pytest.mark.parametrize(
+        (name, "compiler"),
+        [
+            *((case, "nvrtc") for case in cases),
+            *(
+                pytest.param(case, "nvcc", marks=marks)
+                for case, marks in zip(cases, marks_of_each, strict=True)
+            ),
+        ],
+        ids=lambda value: value,
+    )
 
 
 def missing_header(log: str, directory: Path) -> str:
@@ -36,25 +51,19 @@ def instantiating(root: Path, compiler: str, expression: str, source: str, **mor
 # Instantiations.
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("softmax<float, 4>", "fusedops::softmax<float, 4>"),
-        ("fused_ops::softmax<float, 4>", "fusedops::softmax<float, 4>"),
-    ],
-)
+@with_each_compiler("written", "softmax<float, 4>", "fused_ops::softmax<float, 4>")
 def test_a_kernel_without_its_namespace_is_answered_with_it(
-    tmp_path: Path, compiler: str, written: str, meant: str
+    tmp_path: Path, written: str, compiler: str
 ) -> None:
     for source in (SOFTMAX, '#include "s.cuh"'):
         message = instantiating(tmp_path, compiler, written, source, s=SOFTMAX)
         assert f"instantiation '{written}' does not exist: " in message
-        assert message.endswith(f"; did you mean '{meant}'?\n(compiling device/a.cu for sm_90)")
+        assert message.endswith(
+            "; did you mean 'fusedops::softmax<float, 4>'?\n(compiling device/a.cu for sm_90)"
+        )
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("argument", ["flaot", "Half", "__half", "__nv_bfloat61", "real"], ids=str)
+@with_each_compiler("argument", "flaot", "Half", "__half", "__nv_bfloat61", "real")
 def test_an_unknown_template_argument_is_answered_as_such(
     tmp_path: Path, compiler: str, argument: str, messages: Messages
 ) -> None:

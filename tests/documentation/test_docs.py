@@ -38,7 +38,13 @@ GENERATED = {"reference/configuration.md"}
 BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERATED}
 # Done in an environment with nothing in it: what is read first, and what takes another CUDA than tests do.
 FROM_NOTHING = ["tutorials/start.md", "how-to/drivers.md"]
+# Pages whose tools take many seconds. Tests in builder/ have the same: scheduler/test_named_executor a cluster,
+# test_cutile kernels of cuTile, and sources/test_compilation_database clangd.
+SLOW = {"how-to/cluster.md", "how-to/cutile.md", "how-to/editors.md"}
 RUN = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
+with_each_page = pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN]
+)
 TAKES_CXX = {page for page in RUN if any(b.language in ("c", "cmake", "cpp") for b in BLOCKS[page])}
 LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "json", "meson", "pycon", "python", "toml", "yaml"}
 WITH_A_NAME = {"c", "cpp", "json", "meson", "yaml"}  # of which no part stands alone
@@ -80,13 +86,13 @@ def run_page(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> C
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("page", RUN)
+@with_each_page
 def test_the_examples_of_a_page_work(page: str, run_page: Callable[[str], list[str]]) -> None:
     run_page(page)
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("page", RUN)
+@with_each_page
 def test_no_block_of_a_page_is_left_out(page: str, run_page: Callable[[str], list[str]]) -> None:
     if left_out := run_page(page):
         pytest.skip(f"{page}, of {len(BLOCKS[page])} blocks: {'; '.join(left_out)}")

@@ -16,11 +16,11 @@ from tests.fixtures.projects import write_project
 
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("nvrtc_versions")]
 
-# CI has the oldest version of CUDA 12, and that of PyTorch 2.11 to 2.14.
+# CI has the oldest version here, and all other tests the newest. 13.0 is that of PyTorch 2.11 to 2.14.
 VERSIONS = [
     pytest.param(("cu12", "cuda-toolkit[nvrtc]==12.0.*"), id="12.0"),
     pytest.param(("cu12", SETUPTOOLS["current"]), id="newest 12", marks=pytest.mark.slow),
-    pytest.param(("cu13", "cuda-toolkit[nvrtc]==13.0.*"), id="13.0"),
+    pytest.param(("cu13", "cuda-toolkit[nvrtc]==13.0.*"), id="13.0", marks=pytest.mark.slow),
     pytest.param(("cu13", SETUPTOOLS["current"]), id="newest 13", marks=pytest.mark.slow),
     pytest.param(("cu13", "nvidia-nvjitlink==13.0.*"), id="an older linker", marks=pytest.mark.slow),
 ]

@@ -232,14 +232,10 @@ def use(x: Any, raw: memoryview) -> None:
     print(kernels.weights.numpy().shape, kernels.weights.element, kernels.axpy["float"].occupancy(256))
     print(kernels.weights, kernels.ns.counter, kernels.histogram.signature, launch)
 """
+# Each line is wrong. They follow RIGHT.
 WRONG = """
-from typing import Any
 
-from cuda_ext import out
-from pkg import kernels
-
-
-def use(x: Any) -> None:
+def misuse(x: Any) -> None:
     kernels.histogran(x, 10, x, grid=1, block=128)
     kernels.histogram(x, 10, grid=1, block=128)
     kernels.histogram(x, 10, x, x, grid=1, block=128)
@@ -294,12 +290,16 @@ def use(x: Any) -> None:
 """
 
 
+def assert_misuses_are_reported(tool: str, package: Package, directory: Path, right: str, wrong: str) -> None:
+    """Have nothing reported in `right`, and each line of the function in `wrong`, which follows it."""
+    lines = enumerate(wrong.splitlines(), right.count("\n") + 1)
+    expected = [("user.py", number) for number, line in lines if line.startswith("    ")]
+    assert sorted(set(check(tool, package, directory, right + wrong))) == expected
+
+
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
 def test_correct_uses_are_accepted_and_wrong_ones_are_reported(package, tool, tmp_path):
-    assert check(tool, package, tmp_path, RIGHT) == []
-    lines = WRONG.splitlines()
-    wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
-    assert sorted(set(check(tool, package, tmp_path, WRONG))) == [("user.py", number) for number in wrong]
+    assert_misuses_are_reported(tool, package, tmp_path, RIGHT, WRONG)
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
@@ -308,12 +308,7 @@ def test_a_module_that_is_not_exported_lacks_brackets_only(package, tool, tmp_pa
         lines = text.replace("from pkg import kernels", "import pkg.kernels as kernels").splitlines()
         return "\n".join("" if line.strip().startswith("kernels[") else line for line in lines) + "\n"
 
-    assert check(tool, package, tmp_path, imported(RIGHT)) == []
-    lines = imported(WRONG).splitlines()
-    wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
-    assert sorted(set(check(tool, package, tmp_path, "\n".join(lines) + "\n"))) == [
-        ("user.py", number) for number in wrong
-    ]
+    assert_misuses_are_reported(tool, package, tmp_path, imported(RIGHT), imported(WRONG))
 
 
 KINDS = """

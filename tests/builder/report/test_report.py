@@ -713,6 +713,7 @@ def test_a_large_build_opens(tmp_path, scheme):
 
 
 @needs_browser
+@pytest.mark.slow
 def test_a_huge_build_opens(tmp_path):
     found = Page(rendered(html_page(large(units=400, headers=20, kernels=30), None), tmp_path))
     assert "Show all 12,000 kernels" in found.sections["kernels"]
