@@ -103,9 +103,9 @@ class Kernel(FastLaunch):
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
-            is_constant,
             name_arguments,
             refuse_compiled_options,
+            spelled_constants,
         )
 
         if self._is_fixed:
@@ -116,7 +116,7 @@ class Kernel(FastLaunch):
             return self(**by_name)
         if constants := self.constants.keys() & keywords.keys():
             for name in constants:
-                if not is_constant(value := keywords.pop(name), self.constants[name]):
+                if self.constants[name] not in spelled_constants(value := keywords.pop(name)):
                     raise ArgumentError(
                         f"{self.expression} was compiled for {name}={self.constants[name]}, not "
                         f"{describe_value(value)}",

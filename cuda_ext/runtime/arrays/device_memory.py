@@ -68,7 +68,7 @@ def device_memory(value: object) -> DeviceMemory | None:
         return _read_array(value, interface)
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return _read_buffer(value)
-    if hasattr(value, "__dlpack_device__") and not _is_on_host(value):
+    if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) != dlpack.CPU:
         return _read_borrowed(dlpack.borrow(value))
     return None
 
@@ -148,10 +148,6 @@ def _read_buffer(buffer: Any) -> DeviceMemory:
     if not accessible:
         raise ArgumentError("expected device memory, found a buffer in host memory")
     return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)
-
-
-def _is_on_host(value: Any) -> bool:
-    return int(value.__dlpack_device__()[0]) == dlpack.CPU
 
 
 def _read_borrowed(borrowed: dlpack.Borrowed) -> DeviceMemory:

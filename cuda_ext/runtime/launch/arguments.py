@@ -118,16 +118,9 @@ _LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def _integer(parameter: Parameter) -> _Conversion:
-    return _whole_number(parameter, signed=parameter.kind == "integer", unsigned=parameter.kind != "integer")
-
-
-def _enum(parameter: Parameter) -> _Conversion:
-    # The underlying type of an enumeration may be signed or unsigned.
-    return _whole_number(parameter, signed=True, unsigned=True)
-
-
-def _whole_number(parameter: Parameter, *, signed: bool, unsigned: bool) -> _Conversion:
     size, bits = parameter.size, 8 * parameter.size
+    # The underlying type of an enumeration may be signed or unsigned.
+    signed, unsigned = parameter.kind != "unsigned", parameter.kind != "integer"
     lowest = -(1 << bits - 1) if signed else 0
     highest = (1 << (bits if unsigned else bits - 1)) - 1
 
@@ -269,7 +262,7 @@ def _pointer(parameter: Parameter) -> _Conversion:
 def _opaque(parameter: Parameter) -> _Conversion:
     size = parameter.size
     _, as_struct = _struct(parameter)
-    _, as_number = _enum(parameter)
+    _, as_number = _integer(parameter)
 
     def convert(value: object) -> bytes:
         if size == struct.calcsize("P") and (value is None or _is_tensor(value)):
@@ -293,7 +286,7 @@ _KINDS: dict[str, Callable[[Parameter], _Conversion]] = {
     "unsigned": _integer,
     "float": _float,
     "bool": _bool,
-    "enum": _enum,
+    "enum": _integer,
     "struct": _struct,
     "opaque": _opaque,
 }

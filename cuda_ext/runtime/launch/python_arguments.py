@@ -88,11 +88,6 @@ def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any])
         )
 
 
-def is_constant(value: object, text: str) -> bool:
-    """Return True if `value` is the constant that Python spells `text`."""
-    return text in spelled_constants(value)
-
-
 def spelled_constants(value: object) -> set[str]:
     """Return the texts of the constants that `value` may mean: strings also name dtypes and functions."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
