@@ -66,6 +66,8 @@ def with_context():
     driver.cuCtxPushCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
 """
 
+IMPORTS = ("numpy", "cuda.bindings.driver", "cuda_ext.runtime.launch.host_launch")
+
 Script = Callable[..., Run]
 
 
@@ -75,7 +77,7 @@ def run(with_driver: Script, tmp_path: Path) -> Script:
     write_package(tmp_path, MODULE, {"moving.cubin": IMAGE.encode()})
 
     def run(script: str, **settings: str | int) -> Run:
-        done = with_driver(BEFORE + textwrap.dedent(script), **settings)
+        done = with_driver(BEFORE + textwrap.dedent(script), imports=IMPORTS, **settings)
         assert [line for line in done.calls if "left" in line or "illegal" in line] == []
         return done
 
