@@ -100,7 +100,7 @@ class Kernel(FastLaunch):
             if self._prepare((*arguments, *keywords.values())):
                 return self(*arguments, **keywords)
         from cuda_ext.runtime.launch.arguments import describe_value
-        from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
+        from cuda_ext.runtime.launch.configuration import LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
             name_arguments,
@@ -123,8 +123,7 @@ class Kernel(FastLaunch):
                         where=f"argument {name!r}",
                     )
             return self(*arguments, **keywords)
-        options = LaunchOptions.of(keywords)
-        named = {name: value for name, value in keywords.items() if name not in OPTIONS}
+        options, named = LaunchOptions.split(keywords)
         if callable(options.grid):
             grid = self._launcher.evaluate_grid(options.grid, arguments, named, options)
             return self(*arguments, **{**keywords, "grid": grid})

@@ -20,7 +20,7 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Documentation, Kernel
-from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
+from cuda_ext.runtime.launch.configuration import LaunchOptions
 from cuda_ext.runtime.launch.fast_launch import extent_terms
 from cuda_ext.runtime.launch.launcher import Launched, Launcher, ResolvedArguments
 from cuda_ext.runtime.loaded_library import Library
@@ -188,8 +188,8 @@ class _VariantsLauncher(Launcher):
 
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
         """Write the text that :meth:`Variants.explain` prints."""
-        named = {name: value for name, value in launch.items() if name not in OPTIONS}
-        resolved = self.resolve(arguments, named, LaunchOptions.of(launch))
+        options, named = LaunchOptions.split(launch)
+        resolved = self.resolve(arguments, named, options)
         device, numbers = resolved.device, self._numbers(resolved)
         rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):

@@ -45,9 +45,10 @@ class LaunchOptions(NamedTuple):
     like: DeviceArray | None = None
 
     @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> LaunchOptions:
-        """Take the options from `keywords`, the others of which are arguments."""
-        return cls(**{name: value for name, value in keywords.items() if name in cls._fields})
+    def split(cls, keywords: Mapping[str, Any]) -> tuple[LaunchOptions, dict[str, Any]]:
+        """Divide the `keywords` of a call into options and arguments."""
+        options = {name: value for name, value in keywords.items() if name in OPTIONS}
+        return cls(**options), {name: value for name, value in keywords.items() if name not in OPTIONS}
 
     def freeze(self) -> LaunchOptions:
         """Return the options with tuples for lists, and the handle of a stream: both may change later.
