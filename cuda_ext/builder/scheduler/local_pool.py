@@ -17,10 +17,11 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,6 +38,9 @@ _START = (
     "from cuda_ext.builder.scheduler.worker import serve; "
     "serve(sys.argv[2], float(sys.argv[3]), os.fdopen(os.dup(0), 'rb'), os.fdopen(os.dup(1), 'wb'))"
 )
+
+# A worker whose time is over ends itself, unless a library keeps the GIL: it is killed so many seconds later.
+_GRACE = 30
 
 _Waiting = tuple[float, int, Task, "Future[Any]"]
 
@@ -184,9 +188,13 @@ class WorkerPool(Executor):
         exit_code = 0
         for _ in range(2):
             child = self._worker(number)
+            start = time.monotonic()
             requests, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
             message = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
-            with suppress(OSError, EOFError, pickle.UnpicklingError):
+            with (
+                suppress(OSError, EOFError, pickle.UnpicklingError),
+                _killed_after(self._limit + _GRACE, child),
+            ):
                 requests.write(message)
                 requests.flush()
                 result, error = pickle.load(answers)  # noqa: S301 - from a process of ours
@@ -197,7 +205,8 @@ class WorkerPool(Executor):
                 if self._has_ended:
                     raise _cancelled()
                 exit_code = process.end(self._processes.pop(number))
-            if exit_code == worker.TOO_SLOW:
+            is_late = time.monotonic() - start >= self._limit + _GRACE
+            if exit_code == worker.TOO_SLOW or is_late:
                 raise too_slow(str(task), self._limit)
             if task.precompiles:
                 self._precompiles = False
@@ -225,6 +234,18 @@ class WorkerPool(Executor):
         if process.can_fork():
             return process.Fork(functools.partial(worker.serve, self._scratch, self._limit))
         return process.start_python(_START, json.dumps(sys.path), self._scratch, str(self._limit))
+
+
+@contextmanager
+def _killed_after(seconds: float, child: process.Child) -> Iterator[None]:
+    """Kill `child` if the block takes longer than so many seconds."""
+    timer = threading.Timer(seconds, child.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _cancelled() -> BuildError:

@@ -361,6 +361,29 @@ def test_a_task_that_takes_too_long_ends_its_worker(tmp_path: Path) -> None:
     process.end(child)
 
 
+class Stopped(Task):
+    """A task that stops its whole process, as a library that does not end and keeps the GIL."""
+
+    __slots__ = ()
+
+    def __call__(self) -> TaskResult:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        raise AssertionError
+
+
+@linux
+def test_a_worker_that_cannot_end_itself_is_killed_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_pool, "_GRACE", 0.5)
+    before = children()
+    pool = WorkerPool(1, limit=1)
+    with pytest.raises(CompilationError, match="the compilation did not end within 1 seconds"):
+        pool.submit(Stopped(TASK.job, TASK.compiler)).result(timeout=60)
+    pool.shutdown()
+    assert children() <= before
+
+
 # Who does what next.
 
 
