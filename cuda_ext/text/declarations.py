@@ -85,7 +85,7 @@ _TEMPLATE = re.compile(r"\s*template\s*<")
 _TEMPLATE_HEAD = re.compile(r"\btemplate\b(?:\s*<(?:[^<>;{}]|<[^<>;{}]*>)*>)?")
 _QUALIFIED_TEMPLATE = re.compile(r"((?:\b[^\W\d]\w*\s*::\s*)*\b[^\W\d]\w*)\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
-_ATTRIBUTES = re.compile(r"\[\[.*?\]\]")
+_ATTRIBUTES = re.compile(r"\[\[(?:(?!\[\[).)*?\]\]")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
 # Words that are never the name of a parameter; qualifiers are not even a type.
 _QUALIFIERS = frozenset(
@@ -316,7 +316,7 @@ def _parameter(declared: str) -> DeclaredParameter:
     declared = declared.partition("=")[0].strip()
     if match := _POINTER.search(declared):  # to a function or an array
         return DeclaredParameter(match[1] or "", declared)
-    plain = re.sub(r"(?:\s*\[[^\]]*\])+$", "", declared)
+    plain = re.sub(r"(?:(?<!\s)\s*\[[^\[\]]*\])+$", "", declared)
     match = re.search(r"([^\W\d]\w*)$", plain)
     before = plain[: match.start()].rstrip() if match else plain
     words = set(WORD.findall(before)) - _QUALIFIERS
