@@ -80,7 +80,8 @@ def find_flaw(directory: str, create: bool = False) -> tuple[str, str]:
     """
     try:
         if create:
-            _create_directories(directory)
+            # Whatever the umask, only this user can write below it.
+            _create_directories(os.path.join(directory, "objects"))
         with suppress(FileNotFoundError):
             os.scandir(directory).close()
             if why := _distrust(os.stat(directory)):

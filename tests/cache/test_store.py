@@ -152,7 +152,9 @@ os.umask(0)
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 """
     assert python(code, tmp_path / "a" / "b" / "cache").communicate()[1] == ""
-    for made in ("a", "a/b", "a/b/cache"):
+    (tmp_path / "given").mkdir(mode=0o755)
+    assert python(code, tmp_path / "given").communicate()[1] == ""
+    for made in ("a", "a/b", "a/b/cache", "a/b/cache/objects", "given/objects"):
         assert oct((tmp_path / made).stat().st_mode & 0o777) == "0o700"
 
 

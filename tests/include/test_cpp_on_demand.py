@@ -481,7 +481,15 @@ def test_vanished_headers_are_unpacked_again(on_demand: OnDemand, tmp_path: Path
     headers.symlink_to(tmp_path / "elsewhere")
     assert on_demand.cpp("launch:scale<char>", cache=tmp_path / "cache", TMPDIR=tmp_path).output == []
     assert (tmp_path / "elsewhere" / "mine").is_file()
-    assert len(list(tmp_path.glob("cuda_ext-*/nvrtc-headers-*/cuda_fp16.h"))) == 1
+    (temporary,) = tmp_path.glob("cuda_ext-*")
+    assert len(list(temporary.glob("nvrtc-headers-*/cuda_fp16.h"))) == 1
+    # Nor are headers behind one that another user may have put among temporary files.
+    temporary.rename(tmp_path / "theirs")
+    temporary.symlink_to(tmp_path / "theirs")
+    refused = on_demand.cpp("launch:scale<short>", cache=tmp_path / "cache", TMPDIR=tmp_path).output
+    assert len(refused) == 1
+    assert f"{temporary}/nvrtc-headers-" in refused[0]
+    assert " is a link" in refused[0]
 
 
 @pytest.mark.parametrize(

@@ -263,8 +263,10 @@ class Nvrtc {
     for (const fs::path& place : {cache_directory(), temporary}) {
       if (!place.is_absolute() || !make_directories(place)) continue;
       const fs::path directory = place / ("nvrtc-headers-" + version);
-      // NVRTC empties the directory before it unpacks again.
-      why = fs::is_symlink(directory, error) ? directory.string() + " is a link" : distrust(place);
+      // NVRTC empties the directory before it unpacks again. Another user may put a link among temporary files.
+      const bool is_foreign = place == temporary && fs::is_symlink(place, error);
+      const bool is_link = is_foreign || fs::is_symlink(directory, error);
+      why = is_link ? directory.string() + " is a link" : distrust(place);
       if (!why.empty()) continue;
       BundledHeaders bundled{};
       const char* log = nullptr;
