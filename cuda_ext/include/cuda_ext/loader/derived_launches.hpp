@@ -135,9 +135,11 @@ class PassedParameters {
   std::vector<unsigned char> zeros_;
 };
 
-// Returns the bits of an argument, an integer of `size` bytes or an address, as 64 bits.
+// Returns the bits of an argument, an integer of `size` bytes or an address, as 64 bits. Extents that a kernel
+// takes with 128 bits have no more.
 inline unsigned long long read_number(const void* argument, std::size_t size, bool is_signed) noexcept {
   unsigned long long bits = 0;
+  if (size > sizeof bits) size = sizeof bits;
   std::memcpy(&bits, argument, size);  // little-endian, like every machine with a GPU
   const unsigned unused = 64 - 8 * static_cast<unsigned>(size);
   if (is_signed && unused && bits >> (63 - unused)) bits |= ~0ull << (64 - unused);
