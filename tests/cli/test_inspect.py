@@ -226,13 +226,14 @@ def test_truncated_cubins_are_rejected() -> None:
 def test_json_of_a_wheel(old: Built) -> None:
     found = inspected(old.wheel)
     (module,) = found.pop("modules")
+    assert {"p/__init__.py", "p/kernels/manifest.json"} < found.pop("files").keys()
     assert found == {
         "schema": 1,
         "path": str(old.wheel),
         "kind": "wheel",
         "size": old.wheel.stat().st_size,
     }
-    assert list(module) == ["place", "size", "manifest", "images"]
+    assert list(module) == ["place", "size", "manifest", "titles", "images"]
     written = loads((old.kernels / "manifest.json").read_bytes(), "")
     manifest = module["manifest"]
     assert (module["place"], manifest["module"], manifest["compress"]) == ("p/kernels", "p.kernels", "size")
@@ -243,7 +244,8 @@ def test_json_of_a_wheel(old: Built) -> None:
     images = [image for image in module["images"] if image["unit"] == "device/spills.cu"]
     assert [image["architecture"] for image in images] == ["sm_80", "compute_80"]
     for image in images:
-        assert (image["codec"], image["missing"]) == ("zstd", None)
+        assert image["codec"] == "zstd"
+        assert "missing" not in image
         assert 0 < image["stored"] < written.units[1].images[0].size
 
 
@@ -362,36 +364,31 @@ def test_json_of_a_difference(old: Built, new: Built) -> None:
     found = inspected(old.wheel, new.wheel)
     assert [found[side]["path"] for side in ("before", "after")] == [str(old.wheel), str(new.wheel)]
     assert not found["same"]
-    assert found["modules"] == found["units"] == found["gone"] == []
-    assert found["settings"] == [
+    changes = found["changes"]
+    assert changes["modules"] == changes["units"] == changes["gone"] == []
+    assert changes["settings"] == [
         {
-            "module": "p.kernels",
-            "source": f"device/{name}.cu",
-            "setting": "options",
+            "place": ["p.kernels", f"device/{name}.cu", "options"],
             "before": "--std=c++17 -DCOUNT=40",
             "after": "--std=c++17 -DCOUNT=44",
         }
         for name in ("axpy", "spills")
     ]
-    (source,) = found["sources"]
-    assert (source["module"], source["source"]) == ("p.kernels", "device/factor.cuh")
-    (symbol,) = found["symbols"]
-    assert (symbol["symbol"], symbol["before"]) == ("more", None)
-    assert found["new"] == [
-        {
-            "module": "p.kernels",
-            "kernel": "axpy<double>",
-            "architectures": ["sm_80", "compute_80", "sm_90"],
-        }
-    ]
-    sizes = {each["architecture"]: (each["before"], each["after"]) for each in found["architectures"]}
+    (source,) = changes["sources"]
+    assert source["place"] == ["p.kernels", "device/factor.cuh"]
+    (symbol,) = changes["symbols"]
+    assert (symbol["place"], symbol["before"]) == (["p.kernels", "more"], None)
+    (new_kernel,) = changes["new"]
+    assert new_kernel["place"] == ["p.kernels", "axpy<double>"]
+    assert new_kernel["after"] == ["sm_80", "compute_80", "sm_90"]
+    sizes = {each["place"][0]: (each["before"], each["after"]) for each in changes["architectures"]}
     assert next(iter(sizes)) == "sm_90"
     assert sizes["sm_90"][0] is None
-    growths = [abs((each["after"] or 0) - (each["before"] or 0)) for each in found["files"]]
+    growths = [abs((each["after"] or 0) - (each["before"] or 0)) for each in changes["files"]]
     assert growths == sorted(growths, reverse=True)
-    assert not any("dist-info" in each["path"] for each in found["files"])
-    worst = found["kernels"][0]
-    assert (worst["kernel"], worst["architecture"]) == ("spills", "sm_80")
+    assert not any("dist-info" in each["place"][0] for each in changes["files"])
+    worst = changes["kernels"][0]
+    assert worst["place"] == ["p.kernels", "spills", "sm_80"]
     assert worst["before"]["spill_loads"] < worst["after"]["spill_loads"]
 
 
@@ -413,21 +410,23 @@ def test_terminal_output_of_a_difference(old: Built, new: Built) -> None:
 def test_builds_of_different_kinds_are_compared(old: Built, new: Built) -> None:
     assert inspected(old.wheel, old.site)["same"]
     found = inspected(old.wheel, new.kernels / "spills.fatbin")
-    assert [(each["kernel"], each["architecture"]) for each in found["kernels"]] == [("spills", "sm_80")]
-    assert found["architectures"][0]["architecture"] == "sm_90"
-    assert found["files"] == found["new"] == found["gone"] == []
+    changes = found["changes"]
+    assert [each["place"] for each in changes["kernels"]] == [["", "spills", "sm_80"]]
+    assert changes["architectures"][0]["place"] == ["sm_90"]
+    assert changes["files"] == changes["new"] == changes["gone"] == []
     fatbins = [old.kernels / name for name in ("axpy.fatbin", "spills.fatbin")]
     assert "have no kernels in common; name two builds" in refused(*fatbins)
 
 
 def test_kernels_of_two_builds_are_selected_by_pattern(old: Built, new: Built) -> None:
     found = inspected(old.wheel, new.wheel, "--kernel", "axpy<double>")
-    assert found["kernels"] == found["modules"] == found["gone"] == []
-    assert [each["kernel"] for each in found["new"]] == ["axpy<double>"]
+    changes = found["changes"]
+    assert changes["kernels"] == changes["modules"] == changes["gone"] == []
+    assert [each["place"][1] for each in changes["new"]] == ["axpy<double>"]
     # All else that differs is left out: files, variables, and units that hold other kernels.
-    assert found["files"] == found["symbols"] == []
-    assert {each["unit"] for each in found["images"]} == {"device/axpy.cu"}
-    assert {each["source"] for each in found["sources"]} <= {"device/axpy.cu"}
+    assert changes["files"] == changes["symbols"] == []
+    assert {each["place"][1] for each in changes["images"]} == {"device/axpy.cu"}
+    assert {each["place"][1] for each in changes["sources"]} <= {"device/axpy.cu"}
 
 
 def test_units_of_one_source_have_distinct_titles(tmp_path: Path) -> None:

@@ -18,18 +18,14 @@ from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.errors import BuildError, CudaExtError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
-from cuda_ext.formats.cubin import Resources, read_sizes
-from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.image_content import read_images
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.scheduler.progress import Ending
     from cuda_ext.builder.scheduler.task import TaskResult
     from cuda_ext.compiler.products import Library
-    from cuda_ext.facts.architecture import ImageKind
-    from cuda_ext.facts.manifest import Image
-
-_TEXTS: dict[ImageKind, str] = {"ptx": "PTX", "ltoir": "LTO-IR", "tileir": "Tile IR"}
 
 
 class BuildLog:
@@ -101,10 +97,10 @@ class BuildLog:
                 place = package.name, sources[0].name if len(sources) == 1 else package.name
                 kernel_count += len(library.kernels)
                 image_count += len(library.unit.images)
-                stored = _read_stored(library)
+                contents = _read_contents(library)
                 for image, usage_of in zip(library.unit.images, library.usage, strict=True):
                     # A source is compiled several times if its instantiations are split.
-                    images[*place, image.architecture] += _measure(image, stored)
+                    images[*place, image.architecture] += contents[image.file, image.architecture]
                     kernels |= {(*place, name, image.architecture): u for name, u in usage_of.items()}
         return BuildRecord(
             project=self._project,
@@ -126,28 +122,16 @@ class BuildLog:
         )
 
 
-def _read_stored(library: Library) -> dict[tuple[str, str], tuple[int, bytes]]:
-    """Return the stored size and the content of each image of `library`, by file and architecture."""
-    stored = {}
+def _read_contents(library: Library) -> Mapping[tuple[str, str], ImageSizes]:
+    """Return the sizes of each image of `library`, by file and architecture."""
     images = library.unit.images
+    sizes = {(image.file, image.architecture): ImageSizes(0, {"other": image.size}) for image in images}
     for file, architecture in {image.file: image.architecture for image in images}.items():
-        data = library.files[file]
-        if file.endswith(".fatbin"):
-            for entry in read_fatbin(data):
-                stored[file, entry.architecture] = len(entry.stored), entry.payload()
-        else:
-            stored[file, architecture] = len(data), data
-    return stored
-
-
-def _measure(image: Image, stored: Mapping[tuple[str, str], tuple[int, bytes]]) -> ImageSizes:
-    size, data = stored.get((image.file, image.architecture), (0, b""))
-    if image.kind != "cubin":
-        return ImageSizes(size, {_TEXTS[image.kind]: image.size})
-    try:
-        return ImageSizes(size, read_sizes(data))
-    except CudaExtError:
-        return ImageSizes(size, {"other": image.size})
+        with suppress(CudaExtError):  # others compiled it, and nothing else is known of it
+            for content in read_images(library.files[file], architecture):
+                own = content.architecture if file.endswith(".fatbin") else architecture
+                sizes[file, own] = ImageSizes(content.stored, content.parts)
+    return sizes
 
 
 def _write(path: Path, content: bytes) -> None:

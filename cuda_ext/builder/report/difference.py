@@ -25,35 +25,24 @@ class Change:
     after: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """All that differs between two builds, the largest changes first.
-
-    ``changes`` are by kind: the kinds of a build, and ``architectures`` with the bytes of all their images.
-    Changed kernels are in both builds, and begin with those that became worst. ``new`` and ``gone`` are
-    kernels with their architectures; an architecture that the whole module gained or lost does not count
-    there.
-    """
-
-    changes: Mapping[str, tuple[Change, ...]]
-    new: Mapping[Place, tuple[str, ...]]
-    gone: Mapping[Place, tuple[str, ...]]
-
-    @property
-    def is_empty(self) -> bool:
-        """True if nothing is known to differ."""
-        return not any((self.new, self.gone, *self.changes.values()))
+# All that differs between two builds, by kind, the largest changes first: the kinds of a build;
+# "architectures" with the bytes of all their images; and the kernels that are "new" or "gone", with their
+# architectures, without those that the whole module gained or lost. Changed "kernels" are in both builds, and
+# begin with those that became worst.
+Changes = Mapping[str, tuple[Change, ...]]
 
 
-def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Difference:
+def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Changes:
     """Compare two builds with the same kinds; `size` weighs everything except kernels."""
-    changes = {kind: _find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"}
     old, new = (_size_by_architecture(build, size) for build in (before, after))
-    changes["architectures"] = _find_changes(old, new)
-    changes["kernels"] = _find_kernel_changes(before["kernels"], after["kernels"])
-    return Difference(
-        changes, new=_find_missing_kernels(before, after), gone=_find_missing_kernels(after, before)
-    )
+    added, removed = _find_missing_kernels(before, after), _find_missing_kernels(after, before)
+    return {
+        **{kind: _find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"},
+        "architectures": _find_changes(old, new),
+        "kernels": _find_kernel_changes(before["kernels"], after["kernels"]),
+        "new": tuple(Change(place, None, architectures) for place, architectures in added.items()),
+        "gone": tuple(Change(place, architectures, None) for place, architectures in removed.items()),
+    }
 
 
 def _find_changes(

@@ -9,7 +9,6 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from cuda_ext.builder.report.build_record import (
 )
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, sum_times
-from cuda_ext.builder.report.difference import Change, Difference, compare, growth
+from cuda_ext.builder.report.difference import Change, Changes, compare, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.facts.codec import sha256
@@ -94,7 +93,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     headers = sum_times(spans, header_of)
     everything = sum(record.images.values(), ImageSizes())
     now, then = _sum_up(record), _sum_up(previous) if previous else None
-    difference = _visible_changes(previous, record) if previous else None
+    changes = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
         previous=previous,
@@ -102,8 +101,8 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         then=then,
         # Times are comparable only if both builds compiled the same.
         comparable=previous is not None and _compiled(previous.jobs) == _compiled(record.jobs),
-        difference=difference,
-        resources=_changed_resources(difference.changes["kernels"]) if difference else {},
+        changes=changes,
+        resources=_changed_resources(changes["kernels"]) if changes else {},
         contents=sorted(record.images.items(), key=lambda item: (-item[1].size, item[0])),
         all_contents=everything,
         parts=[part for part in _PARTS if part in everything.parts],
@@ -214,12 +213,11 @@ def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:
     return [header for header in headers if header in chosen]
 
 
-def _visible_changes(before: BuildRecord, after: BuildRecord) -> Difference:
+def _visible_changes(before: BuildRecord, after: BuildRecord) -> Changes:
     """Compare two builds, without kernels for which the page would show no difference."""
-    difference = compare(before.build, after.build)
-
-    kernels = tuple(change for change in difference.changes["kernels"] if _changed_resources([change]))
-    return replace(difference, changes={**difference.changes, "kernels": kernels})
+    changes = compare(before.build, after.build)
+    kernels = tuple(change for change in changes["kernels"] if _changed_resources([change]))
+    return {**changes, "kernels": kernels}
 
 
 def _changed_resources(changes: Sequence[Change]) -> dict[str, str]:

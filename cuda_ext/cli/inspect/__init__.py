@@ -53,8 +53,9 @@ def inspect(
         contents = contents if other else [each.without_empty_modules() for each in contents]
     if as_json:
         from cuda_ext.cli.inspect.comparing import difference_as_json
+        from cuda_ext.facts.codec import plain
 
-        echo_json(difference_as_json(*contents) if other else contents[0].as_json())
+        echo_json(difference_as_json(*contents) if other else {"schema": 1, **plain(contents[0], [])})
     else:
         from cuda_ext.cli.inspect.display import show_contents, show_difference, show_sizes
 

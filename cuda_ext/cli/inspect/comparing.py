@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from cuda_ext.builder.report.difference import Build, Difference, Place, compare
+from cuda_ext.builder.report.difference import Build, Changes, Place, compare
 from cuda_ext.cli.inspect.contents import Contents, Module, spell_options
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.facts.codec import plain
@@ -20,14 +19,13 @@ PLACES = {
     "settings": ("module", "source", "setting"),
     "sources": ("module", "source"),
     "files": ("path",),
-    "architectures": ("architecture",),
     "images": ("module", "unit", "architecture"),
     "kernels": ("module", "kernel", "architecture"),
     "symbols": ("module", "symbol"),
 }
 
 
-def compare_contents(before: Contents, after: Contents) -> Difference:
+def compare_contents(before: Contents, after: Contents) -> Changes:
     """Compare two builds.
 
     Where one of them has no manifest, kernels are identified by their lowered names, and only units that
@@ -39,20 +37,19 @@ def compare_contents(before: Contents, after: Contents) -> Difference:
     old, new = _unambiguous_modules(before), _unambiguous_modules(after)
     if len(old) == len(new) == 1:  # it may have been renamed
         manifest = old[0].manifest._replace(module=new[0].manifest.module)
-        old = [replace(old[0], manifest=manifest)]
+        old = [old[0]._replace(manifest=manifest)]
     is_part = before.is_part or after.is_part
     ship = not is_part and all(module.manifest.embedded is not None for module in (*old, *new))
     same_kind = before.kind == after.kind and not is_part
-    difference = compare(
+    changes = compare(
         _describe_build(old, before.files if same_kind else {}, ship),
         _describe_build(new, after.files if same_kind else {}, ship),
         shipped_size,
     )
-    in_both = tuple(c for c in difference.changes["settings"] if c.before and c.after)
-    return replace(difference, changes={**difference.changes, "settings": in_both})
+    return {**changes, "settings": tuple(c for c in changes["settings"] if c.before and c.after)}
 
 
-def _compare_by_lowered_name(before: Contents, after: Contents) -> Difference:
+def _compare_by_lowered_name(before: Contents, after: Contents) -> Changes:
     both = before, after
     common = set.intersection(*({kernel.lowered for kernel in each.kernels} for each in both))
     if not common:
@@ -61,23 +58,21 @@ def _compare_by_lowered_name(before: Contents, after: Contents) -> Difference:
             remedy="name two builds of the same kernels",
         )
     old, new = (_describe_kernels(each, common) for each in both)
-    difference = compare(old, new, shipped_size)
-    known = {kind: difference.changes[kind] for kind in ("architectures", "kernels")}
-    return replace(difference, changes={**dict.fromkeys(PLACES, ()), **known})
+    # The names of images are not comparable.
+    return {**dict.fromkeys(PLACES, ()), **compare(old, new, shipped_size), "images": ()}
 
 
 def _describe_kernels(contents: Contents, common: set[str]) -> Build:
     """Return the units that hold kernels in `common`, by lowered names."""
     build: dict[str, dict[Place, Any]] = {"images": {}, "kernels": {}}
     for module in contents.modules:
-        manifest, titles = module.manifest, module.titles
-        shared = {titles[kernel.unit] for kernel in manifest.kernels if kernel.lowered in common}
-        for title, image, content in module.images():
-            if title in shared:
-                build["images"]["", f"{manifest.module} {title}", image.architecture] = content.stored
-        for kernel in manifest.kernels:
-            for image, resources in module.images_of(kernel) if titles[kernel.unit] in shared else ():
-                build["kernels"]["", kernel.lowered, image.architecture] = resources
+        manifest = module.manifest
+        lowered = {kernel.expression: kernel.lowered for kernel in manifest.kernels}
+        shared = {module.titles[kernel.unit] for kernel in manifest.kernels if kernel.lowered in common}
+        for image in (image for image in module.images if image.unit in shared):
+            build["images"]["", f"{manifest.module} {image.unit}", image.architecture] = image.stored
+            for name, resources in image.kernels.items():
+                build["kernels"]["", lowered[name], image.architecture] = resources
     return build
 
 
@@ -92,7 +87,7 @@ def _unambiguous_modules(contents: Contents) -> Sequence[Module]:
 
 def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: bool) -> Build:
     """Return what is compared: of sources, those that `ship`, or else the compiled ones with all headers."""
-    build: dict[str, dict[Place, Any]] = {kind: {} for kind in PLACES if kind != "architectures"}
+    build: dict[str, dict[Place, Any]] = {kind: {} for kind in PLACES}
     # The metadata of a wheel lies in a directory with the version in its name.
     build["files"] = {(re.sub(r"^[^/]*\.(dist-info|data)/", r"*.\1/", path),): n for path, n in files.items()}
     for module in modules:
@@ -114,11 +109,10 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
                 build["settings"][name, source.name, "options"] = spell_options(source)
                 if not ship:
                     build["sources"][name, source.name] = source.sha256
-        for title, image, content in module.images():
-            build["images"][name, title, image.architecture] = content.stored
-        for kernel in manifest.kernels:
-            for image, resources in module.images_of(kernel):
-                build["kernels"][name, kernel.expression, image.architecture] = resources
+        for image in module.images:
+            build["images"][name, image.unit, image.architecture] = image.stored
+            for kernel, resources in image.kernels.items():
+                build["kernels"][name, kernel, image.architecture] = resources
     return build
 
 
@@ -132,33 +126,14 @@ def shipped_size(value: object) -> int:
 def difference_as_json(before: Contents, after: Contents) -> dict[str, object]:
     """Return all that changed from `before` to `after`. Raises as :func:`compare_contents` does.
 
-    ``before`` and ``after`` of a change are ``null`` where there is nothing. Fields may be added; any other
-    change increases ``schema``::
-
-        {"schema": 1, "before": {"path", "kind", "size"}, "after": {...}, "same",
-         each kind in PLACES: [{the parts of the place, "before", "after"}],
-         "new": [{"module", "kernel", "architectures"}], "gone": [...]}
+    Changes are by kind, with places as in ``PLACES``. Fields may be added; any other change increases
+    ``schema``.
     """
-    difference = compare_contents(before, after)
-    kernels = {"new": difference.new, "gone": difference.gone}
+    changes = compare_contents(before, after)
     return {
         "schema": 1,
         "before": before.head,
         "after": after.head,
-        "same": difference.is_empty,
-        **{
-            kind: [
-                {
-                    **dict(zip(parts, change.place, strict=True)),
-                    "before": plain(change.before, []),
-                    "after": plain(change.after, []),
-                }
-                for change in difference.changes[kind]
-            ]
-            for kind, parts in PLACES.items()
-        },
-        **{
-            kind: [{"module": m, "kernel": k, "architectures": a} for (m, k), a in by_place.items()]
-            for kind, by_place in kernels.items()
-        },
+        "same": not any(changes.values()),
+        "changes": plain(changes, []),
     }

@@ -3,70 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.compile_options import common_options
-from cuda_ext.facts.architecture import ImageKind
-from cuda_ext.facts.codec import plain
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Image, Manifest, Source
+from cuda_ext.facts.manifest import Manifest, Source
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.formats.definitions import Definitions
-from cuda_ext.formats.fatbin import Codec
+from cuda_ext.formats.image_content import ImageContent
 from cuda_ext.formats.spelling import normalise, plain_name
 
 Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx", "tileir"]
 
 
-@dataclass(frozen=True, slots=True)
-class ImageContent:
-    """The kernels and variables that the bytes of an image show.
-
-    ``stored`` counts the bytes in the fatbin, where they may be compressed. ``parts`` counts those of a cubin
-    by what they are for. ``missing`` is the Python package that could decompress it, and is not installed.
-    """
-
-    architecture: str
-    kind: ImageKind
-    codec: Codec
-    stored: int
-    size: int
-    missing: str | None = None
-    parts: Mapping[str, int] | None = None
-    definitions: Definitions = Definitions()
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A module of kernels.
 
     An image alone has a manifest without a compiler, in which only lowered names are known. ``place`` is the
     directory within what was named, ``size`` the sum of its files. Each unit has a title of its own in
-    ``titles``; ``contents`` are those of its images, by title and architecture.
+    ``titles``, which its ``images`` have, too.
     """
 
     place: str
     size: int
     manifest: Manifest
     titles: Sequence[str]
-    contents: Mapping[tuple[str, str], ImageContent]
+    images: tuple[ImageContent, ...]
 
-    def images(self) -> Iterator[tuple[str, Image, ImageContent]]:
-        """Yield each image with the title of its unit."""
-        for title, unit in zip(self.titles, self.manifest.units, strict=True):
-            for image in unit.images:
-                yield title, image, self.contents[title, image.architecture]
-
-    def images_of(self, kernel: Kernel) -> Iterator[tuple[Image, Resources | None]]:
-        """Yield the images that contain `kernel`, each with its resources there, if these are known."""
-        for image in self.manifest.units[kernel.unit].images:
-            lowered = self.manifest.lowered_name(kernel, image)
-            if lowered is not None:
-                content = self.contents[self.titles[kernel.unit], image.architecture]
-                yield image, content.definitions.usage.get(lowered)
+    def resources(self) -> dict[tuple[str, str], dict[str, Resources | None]]:
+        """Return the resources of each kernel by architecture; those of one unit and name expression."""
+        found: dict[tuple[str, str], dict[str, Resources | None]] = {}
+        for image in self.images:
+            for name, resources in image.kernels.items():
+                found.setdefault((image.unit, name), {})[image.architecture] = resources
+        return found
 
     def select(self, pattern: str, titles: Collection[str]) -> Module:
         """Return the kernels that match `pattern`, the units of these `titles`, and nothing else."""
@@ -77,15 +48,21 @@ class Module:
             kernels=tuple(kernel._replace(unit=kept.index(kernel.unit)) for kernel in kernels),
             symbols=(),
         )
-        return replace(self, manifest=manifest, titles=[self.titles[index] for index in kept])
+        names = {kernel.expression for kernel in kernels}
+        images = tuple(
+            image._replace(kernels={name: each for name, each in image.kernels.items() if name in names})
+            for image in self.images
+            if image.unit in titles
+        )
+        return self._replace(manifest=manifest, titles=[self.titles[i] for i in kept], images=images)
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(NamedTuple):
     """The contents of a wheel, a directory, an installed package or an image.
 
     ``files`` are those that ship, by path, with their sizes there. ``damaged`` has a message for each module
-    that could not be read. ``is_part`` tells that kernels were selected.
+    that could not be read. ``is_part`` tells that kernels were selected. As
+    JSON, it is the output of ``--json``.
     """
 
     path: str
@@ -116,55 +93,15 @@ class Contents:
     def with_kernels(self, pattern: str, titles: Collection[str]) -> Contents:
         """Return the kernels that match `pattern` and the units of these `titles`, and nothing else."""
         modules = tuple(module.select(pattern, titles) for module in self.modules)
-        return replace(self, modules=modules, is_part=True)
+        return self._replace(modules=modules, is_part=True)
 
     def without_empty_modules(self) -> Contents:
         """Return the modules that hold kernels."""
-        return replace(self, modules=tuple(module for module in self.modules if module.manifest.kernels))
+        return self._replace(modules=tuple(module for module in self.modules if module.manifest.kernels))
 
     @property
     def head(self) -> dict[str, object]:
         return {"path": self.path, "kind": self.kind, "size": self.size}
-
-    def as_json(self) -> dict[str, object]:
-        """Return the output of ``--json``: manifests, and what each image shows beyond its manifest::
-
-            {"schema": 1, "path", "kind", "size", "modules": [
-              {"place", "size", "manifest": {...},
-               "images": [{"unit", "architecture", "codec", "stored", "missing", "parts",
-                           "kernels": {name expression: resources or null}}]}]}
-
-        Manifests have no fields with their default. Fields may be added; any other change increases
-        ``schema``.
-        """
-        modules = [
-            {
-                "place": module.place,
-                "size": module.size,
-                "manifest": plain(module.manifest, []),
-                "images": list(_images_as_json(module)),
-            }
-            for module in self.modules
-        ]
-        return {"schema": 1, **self.head, "modules": modules}
-
-
-def _images_as_json(module: Module) -> Iterator[dict[str, object]]:
-    resources: dict[tuple[str, str], dict[str, Resources | None]] = {}
-    for kernel in module.manifest.kernels:
-        for image, usage in module.images_of(kernel):
-            place = module.titles[kernel.unit], image.architecture
-            resources.setdefault(place, {})[kernel.expression] = usage
-    for title, image, content in module.images():
-        yield {
-            "unit": title,
-            "architecture": image.architecture,
-            "codec": content.codec,
-            "stored": content.stored,
-            "missing": content.missing,
-            "parts": content.parts,
-            "kernels": resources.get((title, image.architecture), {}),
-        }
 
 
 def names_of(kernel: Kernel) -> tuple[str, ...]:

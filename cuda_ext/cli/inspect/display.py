@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cuda_ext.builder.report.difference import Change, Place
 from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
-from cuda_ext.cli.inspect.contents import Contents, ImageContent, Module, spell_options
+from cuda_ext.cli.inspect.contents import Contents, Module, spell_options
 from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
 from cuda_ext.cli.terminal import show_line
-from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Image
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.quantities import format_count, format_size
 
@@ -46,7 +44,7 @@ def show_contents(contents: Contents) -> None:
     show_line(f"{_title(contents)}, {counts}")
     for module in contents.modules:
         _show_module(module, contents)
-    missing = {content.missing for module in contents.modules for content in module.contents.values()}
+    missing = {image.missing for module in contents.modules for image in module.images}
     for package in sorted(filter(None, missing)):
         show_line(f'\nimages are compressed; "pip install {package}" to see what is in them')
 
@@ -55,10 +53,12 @@ def show_sizes(contents: Contents) -> None:
     """Print what the bytes of each image are for, module by module."""
     show_line(_title(contents))
     for module in contents.modules:
-        parts = list(dict.fromkeys(part for *_, content in module.images() for part in content.parts or ()))
+        cubins = (image for image in module.images if image.kind == "cubin" and not image.missing)
+        parts = list(dict.fromkeys(part for image in cubins for part in image.parts))
         groups: dict[str, list[Row]] = {title: [] for title in module.titles}
-        for title, image, content in module.images():
-            groups[title].append(_size_row(image, content, parts))
+        for image in module.images:
+            sizes = [*map(image.parts.get, parts), image.size, image.stored]
+            groups[image.unit].append(((image.architecture, *map(_number, sizes)), ""))
         show_groups(("architecture", *parts, "size", "stored"), [*groups.items()], _MOST_KERNELS)
     show_line(("bytes; constants include parameters, other is what the driver needs to load", "dim"))
 
@@ -68,14 +68,13 @@ def show_difference(before: Contents, after: Contents) -> None:
 
     Raises as :func:`compare_contents` does.
     """
-    difference = compare_contents(before, after)
+    changes = compare_contents(before, after)
     growth = _growth(before.size, after.size) if before.kind == after.kind else ""
     total = f", {growth} ({after.size / before.size - 1:+.1%})" if growth else ""
     show_line(f"before  {_title(before)}\nafter   {_title(after)}{total}")
-    if difference.is_empty:
+    if not any(changes.values()):
         show_line("\nnothing has changed")
         return
-    changes = difference.changes
     single_module = len(before.modules) == len(after.modules) == 1
 
     def name(place: Place) -> str:
@@ -95,8 +94,8 @@ def show_difference(before: Contents, after: Contents) -> None:
     for heading, kind in {"images for": "architectures", "file": "files", "image": "images"}.items():
         rows = [[name(c.place) if kind == "images" else c.place[0], *_sizes(c)] for c in changes[kind]]
         show_table((heading, ">before", ">after", ">change"), rows, _MOST_CHANGES)
-    for heading, kernels in {"new kernel": difference.new, "removed kernel": difference.gone}.items():
-        rows = [[name(place), " ".join(architectures)] for place, architectures in kernels.items()]
+    for heading, kind in {"new kernel": "new", "removed kernel": "gone"}.items():
+        rows = [[name(c.place), " ".join(c.before or c.after)] for c in changes[kind]]
         show_table((heading, "architectures"), rows, _MOST_CHANGES)
     # A column for each resource that changed anywhere.
     columns = {
@@ -127,20 +126,34 @@ def _show_module(module: Module, contents: Contents) -> None:
         digests = ((s.name, s.sha256[:_DIGEST] or NOTHING, spell_options(s)) for s in sources)
         show_table(("source", "digest", "options"), map(list, dict.fromkeys(digests)))
     # The title of a unit stands beside its first image.
-    first = {title: image for title, image, _ in reversed([*module.images()])}
+    first = {image.unit: image for image in reversed(module.images)}
     images = (
-        [title if image is first[title] else "", *_image_cells(image, content)]
-        for title, image, content in module.images()
+        [
+            image.unit if image is first[image.unit] else "",
+            image.architecture,
+            image.kind if image.codec == "none" else f"{image.kind}, {image.codec}",
+            format_size(image.stored),
+            format_size(image.size),
+        ]
+        for image in module.images
     )
     show_table(("image of", "architecture", "format", ">stored", ">size"), images)
-    groups = [
-        (
-            kernel.signature if manifest.compiler else kernel.expression,
-            [_kernel_row(kernel, *found) for found in module.images_of(kernel)],
-        )
-        for kernel in manifest.kernels
-    ]
-    fixed = ["launch"] if any(image.launches for _, image, _ in module.images()) else []
+    launches = {
+        (title, image.architecture, name): str(launch)
+        for title, unit in zip(module.titles, manifest.units, strict=True)
+        for image in unit.images
+        for name, launch in image.launches.items()
+    }
+    resources = module.resources()
+    groups = []
+    for kernel in manifest.kernels:
+        place = module.titles[kernel.unit], kernel.expression
+        rows = [
+            _kernel_row(architecture, each, launches.get((place[0], architecture, place[1])))
+            for architecture, each in resources.get(place, {}).items()
+        ]
+        groups.append((kernel.signature if manifest.compiler else kernel.expression, rows))
+    fixed = ["launch"] if launches else []
     show_groups(("architecture", *_RESOURCES, *fixed), groups, _MOST_KERNELS)
     if any(style == _SPILLED for _, own in groups[:_MOST_KERNELS] for _, style in own):
         show_line(("spills: bytes that each thread stores + loads", "dim"))
@@ -171,27 +184,16 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
             yield "variants", f"{variants.name}: {variants}"
 
 
-def _image_cells(image: Image, content: ImageContent) -> tuple[str, ...]:
-    form = content.kind if content.codec == "none" else f"{content.kind}, {content.codec}"
-    return image.architecture, form, format_size(content.stored), format_size(image.size)
-
-
-def _size_row(image: Image, content: ImageContent, parts: Sequence[str]) -> Row:
-    sizes = [*((content.parts or {}).get(part) for part in parts), image.size, content.stored]
-    return (image.architecture, *map(_number, sizes)), ""
-
-
-def _kernel_row(kernel: Kernel, image: Image, resources: Resources | None) -> Row:
+def _kernel_row(architecture: str, resources: Resources | None, launch: str | None) -> Row:
     """Return the resources of a kernel in an image, or why they are not known."""
     if resources is None:
-        remark = _REMARKS.get(image.architecture.partition("_")[0], "compressed")
-        return (image.architecture, remark), "dim"
+        remark = _REMARKS.get(architecture.partition("_")[0], "compressed")
+        return (architecture, remark), "dim"
     cells = {heading: _number(getattr(resources, field)) for heading, field in _RESOURCES.items()}
     if resources.spilled:
         cells["spills"] = f"{resources.spill_stores:,}+{resources.spill_loads:,}"
-    launch = image.launches.get(kernel.expression)
-    fixed = [str(launch)] if launch else []
-    return (image.architecture, *cells.values(), *fixed), _SPILLED if resources.spilled else ""
+    fixed = [launch] if launch else []
+    return (architecture, *cells.values(), *fixed), _SPILLED if resources.spilled else ""
 
 
 def _number(value: int | None) -> str:

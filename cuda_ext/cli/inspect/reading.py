@@ -8,12 +8,9 @@ from __future__ import annotations
 import posixpath
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
-from cuda_ext.cli.inspect.contents import Contents, ImageContent, Kind, Module, unique_titles
+from cuda_ext.cli.inspect.contents import Contents, Kind, Module, unique_titles
 from cuda_ext.cli.inspect.places import (
     Package,
     packages_below,
@@ -23,23 +20,13 @@ from cuda_ext.cli.inspect.places import (
 )
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
-from cuda_ext.facts.architecture import TILE_IR, ImageKind
 from cuda_ext.facts.codec import sha256
-from cuda_ext.facts.kernels import Kernel, Symbol
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Source, Unit, loads
-from cuda_ext.formats import ptx
-from cuda_ext.formats.cubin import read_cubin, read_sizes
-from cuda_ext.formats.definitions import read_definitions
-from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
-from cuda_ext.formats.tile_ir import MAGIC
+from cuda_ext.formats.image_content import ImageContent, format_of, read_images
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")
 _REBUILD = "build or install it again"
-# How a fatbin and an ELF file begin, and the machine in the header of a cubin.
-_FATBIN, _ELF = (0xBA55ED50).to_bytes(4, "little"), b"\x7fELF"
-_MACHINE, _CUDA = slice(18, 20), (190).to_bytes(2, "little")
-# The Python packages that decompress images.
-_DECOMPRESSORS = {"lz4": "lz4", "zstd": "zstandard"}
 
 
 def read_contents(name: str) -> Contents:
@@ -57,7 +44,7 @@ def read_contents(name: str) -> Contents:
     if path.is_file() and (name.endswith(".whl") or zipfile.is_zipfile(path)):
         return _read_wheel(name, path)
     data = read_file(path)
-    if (kind := _format_of(data)) is None:
+    if (kind := format_of(data)) is None:
         raise Failure(
             "is not compiled code",
             where=name,
@@ -76,7 +63,7 @@ def _read_wheel(name: str, path: Path) -> Contents:
         raise Failure(
             f"is not a wheel, or is damaged: {error}", where=name, remedy="build or download it again"
         ) from None
-    return replace(contents, size=path.stat().st_size, files=files)
+    return contents._replace(size=path.stat().st_size, files=files)
 
 
 def _read_modules(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
@@ -125,12 +112,23 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
             f"a file that {FILE_NAME} lists is missing: {error}", where=where, remedy=_REBUILD
         ) from None
     titles = unique_titles(manifest)
-    contents = {
-        (title, image.architecture): _select_image(image, read[image.file], where)
-        for title, unit in zip(titles, manifest.units, strict=True)
-        for image in unit.images
-    }
-    return Module(package.place, sum(sizes.values()), manifest, titles, contents), sizes
+    by_unit: dict[int, list[Kernel]] = {}
+    for kernel in manifest.kernels:
+        by_unit.setdefault(kernel.unit, []).append(kernel)
+    images = []
+    for number, (title, unit) in enumerate(zip(titles, manifest.units, strict=True)):
+        for image in unit.images:
+            content = _select_image(image, read[image.file], where)
+            lowered = ((k.expression, manifest.lowered_name(k, image)) for k in by_unit.get(number, ()))
+            images.append(
+                content._replace(
+                    unit=title,
+                    architecture=image.architecture,
+                    kernels={name: content.kernels.get(own) for name, own in lowered if own is not None},
+                    variables={},
+                )
+            )
+    return Module(package.place, sum(sizes.values()), manifest, titles, tuple(images)), sizes
 
 
 def _read_listed_file(package: Package, image: Image, where: str) -> Sequence[ImageContent]:
@@ -154,82 +152,25 @@ def _select_image(image: Image, contents: Sequence[ImageContent], where: str) ->
 
 def _describe_file(file: str, size: int, contents: Sequence[ImageContent]) -> Module:
     """Describe a file without a manifest, of which only lowered names are known."""
-    names = sorted({name for content in contents for name in content.definitions.kernels})
-    variables = {n: each for content in contents for n, each in content.definitions.variables.items()}
-    images = [
-        Image(
-            content.architecture,
-            file,
-            content.size,
-            "",
-            {name: None for name in names if name not in content.definitions.kernels},
-        )
-        for content in contents
-    ]
+    names = sorted({name for content in contents for name in content.kernels})
+    variables = {name: each for content in contents for name, each in content.variables.items()}
     manifest = Manifest(
         schema=SCHEMA,
         module=file,
         compiler="",
         version="",
         compress="none",
-        units=(Unit((Source(file),), tuple(images)),),
+        units=(Unit((Source(file),), tuple(Image(c.architecture, file, c.size, "") for c in contents)),),
         kernels=tuple(Kernel(name, name, 0, ()) for name in names),
-        symbols=tuple(Symbol(n, n, 0, each.space, "", each.size) for n, each in sorted(variables.items())),
+        symbols=tuple(variables[name] for name in sorted(variables)),
     )
-    own = {(file, content.architecture): content for content in contents}
-    return Module(".", size, manifest, [file], own)
-
-
-def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx", "tileir"] | None:
-    """Return the format of `data`; ``None`` for all others, of which LTO-IR is one."""
-    if data.startswith(_FATBIN):
-        return "fatbin"
-    if data.startswith(_ELF):
-        return "cubin" if data[_MACHINE] == _CUDA else None
-    if data.startswith(MAGIC):
-        return "tileir"
-    return "ptx" if ptx.target(data) else None
+    images = tuple(content._replace(unit=file, variables={}) for content in contents)
+    return Module(".", size, manifest, [file], images)
 
 
 def _read_images(data: bytes, where: str, architecture: str = "") -> Sequence[ImageContent]:
-    """Read the images in `data`; `where` names it in errors.
-
-    `architecture` is that of an image which does not contain its own.
-    """
+    """Read the images in `data`; `where` names it in errors."""
     try:
-        return [_read_image(entry) for entry in _list_images(data, architecture)]
+        return read_images(data, architecture)
     except (BuildError, FatbinError) as error:
         raise Failure(str(error), where=where, remedy="build, install or download it again") from None
-
-
-def _list_images(data: bytes, architecture: str) -> Sequence[FatbinEntry]:
-    """List the entries of a fatbin; any other image is an entry by itself."""
-    kind: ImageKind
-    match _format_of(data):
-        case "fatbin":
-            return read_fatbin(data)
-        case "cubin":
-            kind, architecture = "cubin", str(read_cubin(data).target or architecture)
-        case "ptx":
-            kind, architecture = "ptx", str(ptx.target(data))
-        case "tileir":
-            kind, architecture = "tileir", str(TILE_IR)
-        case None:
-            kind = "ltoir"
-    return [FatbinEntry(0, kind, architecture, "none", False, len(data), data)]
-
-
-def _read_image(entry: FatbinEntry) -> ImageContent:
-    decompressor = _DECOMPRESSORS.get(entry.codec)
-    missing = decompressor if decompressor and find_spec(decompressor) is None else None
-    content = ImageContent(
-        entry.architecture, entry.kind, entry.codec, len(entry.stored), entry.size, missing
-    )
-    if missing or entry.kind == "ltoir":
-        return content
-    try:
-        data = entry.payload()
-        parts = read_sizes(data) if entry.kind == "cubin" else None
-        return replace(content, parts=parts, definitions=read_definitions(entry.kind, data))
-    except BuildError as error:
-        raise BuildError(str(error), where=entry.architecture) from None
