@@ -108,8 +108,15 @@ def test_a_project_may_look_again(project: CMakeProject) -> None:
     project.configure()
 
 
-@pytest.mark.parametrize("entry", ["find_package(CudaExt REQUIRED)", "include(CudaExt)"])
-@pytest.mark.parametrize("variable", ["CudaExt_PYTHON_EXECUTABLE", "Python_EXECUTABLE"])
+@pytest.mark.parametrize(
+    ("variable", "entry"),
+    [
+        ("CudaExt_PYTHON_EXECUTABLE", "find_package(CudaExt REQUIRED)"),
+        ("Python_EXECUTABLE", "include(CudaExt)"),
+        pytest.param("CudaExt_PYTHON_EXECUTABLE", "include(CudaExt)", marks=pytest.mark.slow),
+        pytest.param("Python_EXECUTABLE", "find_package(CudaExt REQUIRED)", marks=pytest.mark.slow),
+    ],
+)
 def test_python_may_be_chosen_before_the_package_is_found_or_after(
     project: CMakeProject, tmp_path: Path, entry: str, variable: str
 ) -> None:

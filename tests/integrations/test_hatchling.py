@@ -30,7 +30,7 @@ def shipped(archive: Path) -> dict[str, bytes]:
 # Wheels and source distributions
 
 
-@pytest.mark.parametrize("package", ["flat", "several_modules", "späße_und_mehr"])
+@pytest.mark.parametrize("package", ["several_modules", "späße_und_mehr"])
 def test_a_wheel_is_that_of_setuptools(
     package: str, hatchling: Environment, current_environment: Environment, request: pytest.FixtureRequest
 ) -> None:

@@ -16,7 +16,7 @@ from cuda_ext.errors import ConfigError, KernelNotFoundError, ManifestError
 from cuda_ext.facts.manifest import Candidate, Manifest, Variants, dumps, loads
 from cuda_ext.formats.variant_conditions import parse
 from cuda_ext.runtime.module import module_from
-from tests.builder.package.test_generate import check, stub
+from tests.builder.package.test_generate import assert_misuses_are_reported, stub
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import AXPY, FILES, SAMPLE, signature
 from tests.fixtures.messages import Messages
@@ -213,12 +213,8 @@ def use(x: Any) -> None:
     print([kernel.signature for kernel, _ in kernels.fit.candidates])
 """
 MISUSES = """
-from typing import Any
 
-from pkg import kernels
-
-
-def use(x: Any) -> None:
+def misuse(x: Any) -> None:
     kernels.fit(10, x, grid=1, block=128)
     kernels.fit("10", x, x, grid=1, block=128)
     kernels.fit(count=10, x=x, y=x, grid=1, block=128)
@@ -234,6 +230,4 @@ def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> N
     manifest = resolve_variants(own.manifest, variants, WHERE)
     package = generate(own._replace(manifest=manifest))
     assert '"""fit(int n, const float* x, float* y)\n' in stub(package)
-    assert check(tool, package, tmp_path, USES) == []
-    wrong = [number for number, line in enumerate(MISUSES.splitlines(), 1) if line.startswith("    ")]
-    assert sorted(set(check(tool, package, tmp_path, MISUSES))) == [("user.py", number) for number in wrong]
+    assert_misuses_are_reported(tool, package, tmp_path, USES, MISUSES)

@@ -68,7 +68,7 @@ def streams(request: pytest.FixtureRequest, with_driver: WithDriver, tmp_path: P
     prelude = f"IN_C = {in_c}\n" + ("" if in_c else 'sys.modules["cuda_ext.runtime.launch._launch"] = None\n')
 
     def run(script: str, **settings: str | int) -> Run:
-        return with_driver(prelude + PRELUDE + textwrap.dedent(script), **settings)
+        return with_driver(prelude + PRELUDE + textwrap.dedent(script), imports=("numpy",), **settings)
 
     return run
 
