@@ -32,7 +32,7 @@ class Module(NamedTuple):
     images: tuple[ImageContent, ...]
 
     def resources(self) -> dict[tuple[str, str], dict[str, Resources | None]]:
-        """Return the resources of each kernel by architecture; those of one unit and name expression."""
+        """Return the resources of each kernel by architecture, by its unit's title and its expression."""
         found: dict[tuple[str, str], dict[str, Resources | None]] = {}
         for image in self.images:
             for name, resources in image.kernels.items():
@@ -58,11 +58,10 @@ class Module(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The contents of a wheel, a directory, an installed package or an image.
+    """The contents of a wheel, a directory, a package or an image; as JSON, the output of ``--json``.
 
     ``files`` are those that ship, by path, with their sizes there. ``damaged`` has a message for each module
-    that could not be read. ``is_part`` tells that kernels were selected. As
-    JSON, it is the output of ``--json``.
+    that could not be read. ``is_part`` tells that kernels were selected.
     """
 
     path: str
