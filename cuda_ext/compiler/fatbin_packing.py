@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cuda_ext.compiler.module_plan import LibraryPlan
-from cuda_ext.compiler.products import CompiledImage, Library, Signatures
+from cuda_ext.compiler.products import CompiledImage, Library, Signatures, differs
 from cuda_ext.compiler.signatures.spellings import describe_spellings
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.codec import sha256
@@ -99,11 +99,7 @@ def _kernels(
         for expression, lowered in names.items():
             kernel = signatures[lowered]._replace(expression=expression)
             if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
-                raise BuildError(
-                    f"kernel {expression!r} has other parameters for {image.architecture}",
-                    where=plan.units[0].name,
-                    remedy="give it another name there",
-                )
+                raise differs(f"kernel {expression!r}", "parameters", image, plan.units[0].name)
         name_maps.append(names)
     return tuple(sorted(kernels.values(), key=lambda k: k.expression)), name_maps
 
@@ -129,11 +125,7 @@ def _symbols(
             if names.setdefault(name, lowered) != lowered:
                 ambiguous.add(name)
             if symbols.setdefault(name, symbol).size != symbol.size:
-                raise BuildError(
-                    f"variable {name!r} has another size for {image.architecture}",
-                    where=where,
-                    remedy="give it another name there",
-                )
+                raise differs(f"variable {name!r}", "size", image, where)
         name_maps.append(names)
     unique = sorted((s for name, s in symbols.items() if name not in ambiguous), key=lambda s: s.name)
     return tuple(unique), name_maps, sorted(ambiguous)

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.front_ends.described_images import describe_images
-from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
-from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
+from cuda_ext.compiler.products import CompiledImage, Signatures, differs, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.spelled_settings import spell_setting
@@ -89,14 +89,10 @@ def _compilations(plan: LibraryPlan) -> list[Job]:
     jobs: list[Job] = []
     for unit in plan.units:
         if unit.kind in ("cu", *FRONT_ENDS):
-            jobs += _passes(plan, unit)
+            jobs += (CompileJob(unit, targets) for targets in plan.passes)
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
             jobs += ready_made.assembly_jobs(unit, plan.architectures)
     return jobs
-
-
-def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
-    return [CompileJob(unit, targets) for targets in plan.passes]
 
 
 def _links(plan: LibraryPlan, products: Products) -> list[Job]:
@@ -120,10 +116,7 @@ def _links(plan: LibraryPlan, products: Products) -> list[Job]:
 def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     if unit.kind in ("cu", *FRONT_ENDS):
         return _compiled(plan, unit, products)
-    images, signatures = _ready_made(plan, unit, products)
-    return (
-        describe_images(images, signatures, unit.kernels, unit.name) if unit.kernels else (images, signatures)
-    )
+    return _ready_made(plan, unit, products)
 
 
 def _united(plan: LibraryPlan, contents: Sequence[_Contents]) -> _Contents:
@@ -143,22 +136,22 @@ def _united(plan: LibraryPlan, contents: Sequence[_Contents]) -> _Contents:
 
 
 def _ready_made(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
-    match unit.kind:
-        case "ptx" | "ltoir":
-            jobs = ready_made.assembly_jobs(unit, plan.architectures)
-            assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
-            images = sorted(assembled, key=lambda image: image.architecture)
-            if unit.kind == "ptx":
-                return images, read_image(plan.newest.as_kind("ptx"), unit.source).signatures
-            return images, ready_made.signatures_of(images)
-        case _:
-            images = ready_made.images_of(unit, plan.architectures)
-            return images, ready_made.signatures_of(images)
+    images = ready_made.images_of(unit, plan.architectures)
+    if unit.kind in ("ptx", "ltoir"):
+        jobs = ready_made.assembly_jobs(unit, plan.architectures)
+        images = sorted([*_images(jobs, products), *images], key=lambda image: image.architecture)
+    signatures = ready_made.signatures_of(images)
+    if unit.kind == "ptx":
+        signatures = read_image(plan.newest.as_kind("ptx"), unit.source).signatures
+    if unit.kernels:
+        return describe_images(images, signatures, unit.kernels, unit.name)
+    return images, signatures
 
 
 def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     """Return the image of a source for each target."""
-    compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
+    jobs = [CompileJob(unit, targets) for targets in plan.passes]
+    compiled = {image.architecture: image for image in _images(jobs, products)}
     # The newest image counts, and its cubin rather than its PTX.
     in_order = sorted(compiled, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
     signatures = merge_signatures(compiled[a].signatures for a in in_order)
@@ -248,12 +241,8 @@ def _part(
 
 
 def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
-    return [image for images in _succeeded(jobs, products) for image in images]
-
-
-def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
-    """Return the products of `jobs`. Raises one error that names the architectures of each failure."""
-    succeeded: list[Product] = []
+    """Return the images of `jobs`. Raises one error that names the architectures of each failure."""
+    images: list[CompiledImage] = []
     failed: dict[str, list[Job]] = {}
     for job in jobs:
         outcome = products[job]
@@ -263,14 +252,14 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
                 raise CompilationError(_failure(text, [job]), where=outcome.where)
             failed.setdefault(str(outcome), []).append(job)
         else:
-            succeeded.append(outcome)
+            images += outcome
     if failed:
         error = CompilationError("\n\n".join(_failure(text, jobs) for text, jobs in failed.items()))
         # Kernels of a function in Python are units of their own, with their instantiations in the texts.
         own = [text for unit in jobs[0].units if unit.kind in PYTHON for text in unit.instantiate]
         error.reasons = (jobs[0].name, *(_without(text, own) for text in failed))
         raise error
-    return succeeded
+    return images
 
 
 def _without(text: str, parts: Iterable[str]) -> str:
@@ -295,18 +284,10 @@ def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signat
         kernel, own = signatures.kernels[lowered], image.signatures.kernels[lowered]
         types, own_types = ([p.type for p in each.parameters] for each in (kernel, own))
         if own.sizes != kernel.sizes or own_types != types:
-            raise CompilationError(
-                f"kernel {kernel.expression!r} has other parameters for {image.architecture}",
-                where=unit.name,
-                remedy="give it another name there",
-            )
+            raise differs(f"kernel {kernel.expression!r}", "parameters", image, unit.name)
     for lowered, variable in image.signatures.symbols.items():
         if variable.size != signatures.symbols[lowered].size:
-            raise CompilationError(
-                f"variable {variable.name!r} has another size for {image.architecture}",
-                where=unit.name,
-                remedy="give it another name there",
-            )
+            raise differs(f"variable {variable.name!r}", "size", image, unit.name)
 
 
 def _check_linked(name: str, image: CompiledImage) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import FixedLaunch, Kernel, Symbol
 from cuda_ext.facts.manifest import Unit
@@ -116,3 +117,13 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
         symbols |= signatures.symbols
         meanings.append(signatures.meanings)
     return Signatures(kernels, symbols, conditions=conditions, meanings=merge_meanings(meanings))
+
+
+def differs(entity: str, what: str, image: CompiledImage, where: str) -> CompilationError:
+    """Return the error for a kernel or variable that differs between the images of a source."""
+    other = "another" if what == "size" else "other"
+    return CompilationError(
+        f"{entity} has {other} {what} for {image.architecture}",
+        where=where,
+        remedy="give it another name there",
+    )

@@ -130,10 +130,8 @@ class Compiler(CompilerInfo, Protocol):
 
     ``compile`` raises :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
     Creating an instance is cheap; the first call may load libraries and run programs.
+    The version is a cached property: it can be set as an earlier process found it.
     """
-
-    def remember(self, version: str) -> None:
-        """Set the version that an earlier process found, so that it need not load the compiler."""
 
     def files(self) -> Sequence[Path]:
         """Return the programs and libraries of the compiler; empty if they are not known."""

@@ -215,13 +215,12 @@ class _Wanted(NamedTuple):
         from cuda_ext.compiler.front_ends.tile_code import divide
         from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
         from cuda_ext.toolchain.compile_library import compile_module
-        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
+        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
         @cache
         def compiler_of(kind: SourceKind) -> Compiler:
-            return open_front_end(kind) if kind == "tile" else open_compiler(choice, os.environ)
+            return open_compiler(CompilerChoice("tile" if kind == "tile" else compiler), os.environ)
 
-        choice = CompilerChoice(compiler)
         libraries = []
         for unit, suffix, may_be_empty in divide(self.unit, self.unit.instantiate):
             found = expand(self.architectures, compiler_of(unit.kind), "architectures", self.native)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -280,11 +280,7 @@ def _spelled_otherwise(library: Library, name: str) -> str | None:
     from cuda_ext.formats.lowered_names.meanings import find_meant  # the manifest's own names do not need it
 
     names, units = library.names, library.manifest.units
-
-    def meanings_of(each: str) -> Mapping[str, str]:
-        return units[names.kernel(names.overloads(each)[0]).unit].meanings
-
-    return find_meant(name, names.looked_up, meanings_of)
+    return find_meant(name, names.looked_up, lambda each: names.kernel(names.overloads(each)[0]), units)
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:

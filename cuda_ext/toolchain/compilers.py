@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from cuda_ext.compiler.translation_unit import Compiler
     from cuda_ext.toolchain.nvcc import Nvcc
-    from cuda_ext.toolchain.nvrtc import Nvrtc
 
 _Check = Callable[["Nvcc"], object]
 
@@ -40,35 +39,32 @@ def open_compiler(
     scratch: Path | None = None,
     timed: bool = False,
     check: _Check = attrgetter("version"),
-) -> Nvrtc | Nvcc:
-    """Open the compiler of `choice`; NVRTC is loaded when it is first needed.
+) -> Compiler:
+    """Open the compiler of `choice`; NVRTC and front-ends are loaded when they are first needed.
 
     With a `scratch` directory, the compiler records the headers that it reads; if `timed`, it measures each
     phase. `check` tests a candidate for nvcc. Raises :class:`~cuda_ext.errors.ToolchainError`.
     """
-    if choice.name == "nvrtc":
-        from cuda_ext.toolchain.nvrtc import Nvrtc
+    match choice.name:
+        case "nvrtc":
+            from cuda_ext.toolchain.nvrtc import Nvrtc
 
-        return Nvrtc(scratch, timed)
+            return Nvrtc(scratch, timed)
+        case "tile":
+            from cuda_ext.toolchain.front_ends.tile_cpp import TileCpp
+
+            return TileCpp(scratch, timed)
+        case "cutile":
+            from cuda_ext.toolchain.front_ends.cutile import CuTile
+
+            return CuTile()
+        case "triton":
+            from cuda_ext.toolchain.front_ends.triton import Triton
+
+            return Triton()
     nvcc = find_nvcc(choice.executable, environ, choice.launcher, check)
     nvcc.scratch, nvcc.timed = scratch, timed
     return nvcc
-
-
-def open_front_end(name: str, *, scratch: Path | None = None, timed: bool = False) -> Compiler:
-    """Open the front-end `name`; it is imported when it compiles.
-
-    `scratch` and `timed` are those of :func:`open_compiler`, for a front-end that reads headers.
-    """
-    if name == "tile":
-        from cuda_ext.toolchain.front_ends.tile_cpp import TileCpp
-
-        return TileCpp(scratch, timed)
-    from cuda_ext.toolchain.front_ends.cutile import CuTile
-    from cuda_ext.toolchain.front_ends.triton import Triton
-
-    front_ends: dict[str, type[Compiler]] = {"cutile": CuTile, "triton": Triton}
-    return front_ends[name]()
 
 
 def find_nvcc(

@@ -75,9 +75,6 @@ class Nvcc:
         if launcher and Path(launcher).stem == "ccache":
             self._command.append("-c")  # without it, ccache takes the call for a link
 
-    def remember(self, version: str) -> None:
-        self.__dict__["version"] = version
-
     @cached_property
     def version(self) -> str:
         """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""

@@ -68,9 +68,6 @@ class Nvrtc:
         self.shared_headers = b""
         self._precompiled = PrecompiledHeaders(scratch) if scratch else None
 
-    def remember(self, version: str) -> None:
-        self.__dict__["version"] = version
-
     @cached_property
     def version(self) -> str:
         major, minor = library_version("nvrtc")

@@ -141,8 +141,8 @@ def lowered() -> Mapping[str, str]:
 
 
 def find(built: Manifest, spelling: str) -> str | None:
-    kernels = {kernel.expression: kernel.unit for kernel in built.kernels}
-    return find_meant(normalise(spelling), kernels, lambda name: built.units[kernels[name]].meanings)
+    kernels = {kernel.expression: kernel for kernel in built.kernels}
+    return find_meant(normalise(spelling), kernels, kernels.__getitem__, built.units)
 
 
 def test_a_kernel_is_listed_once(built):

@@ -70,7 +70,7 @@ def _candidates(
 def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], units: Sequence[Unit], where: str) -> Kernel:
     name = normalise(candidate.kernel).removeprefix("::")
     if name not in kernels:
-        name = find_meant(name, kernels, lambda each: units[kernels[each].unit].meanings) or name
+        name = find_meant(name, kernels, kernels.__getitem__, units) or name
     if name in kernels:
         return kernels[name]
     same = [expression for expression in kernels if plain_name(expression) == plain_name(name)]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import DecodingError, decode, encode, key_of
-from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.identity import identity_of
 
 
@@ -54,8 +54,6 @@ class RememberedCompiler:
         cls, choice: CompilerChoice, environ: Mapping[str, str], store: Store, digests: FileDigests
     ) -> RememberedCompiler:
         """Open the compiler of `choice`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
-        if choice.name in FRONT_ENDS:
-            return cls(open_front_end(choice.name), choice, store, digests)
         compiler = open_compiler(
             choice, environ, check=lambda nvcc: cls(nvcc, choice, store, digests).version
         )
@@ -96,7 +94,7 @@ class RememberedCompiler:
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         """Return the directories in which the compiler looks up headers that are not the project's."""
-        self._compiler.remember(self.version)
+        vars(self._compiler)["version"] = self.version  # a cached property, which would load the compiler
         return self._compiler.search_path(unit)
 
     @property

@@ -17,10 +17,10 @@ from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
 from cuda_ext.compiler.jobs import Job, encode_product
 from cuda_ext.compiler.products import Span
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler
+from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.toolchain.compile_library import perform
-from cuda_ext.toolchain.compilers import open_compiler, open_front_end
+from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.identity import identity_of
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
@@ -95,13 +95,7 @@ _lock = threading.Lock()
 @cache
 def _open(spec: CompilerSpec, timed: bool) -> Compiler:
     """Open this process's compiler. Raises :class:`ToolchainError` if it differs from the build's."""
-    compiler: Compiler
-    if spec.choice.name in FRONT_ENDS:
-        compiler = open_front_end(spec.choice.name, scratch=_scratch(), timed=timed)
-    else:
-        compiler = open_compiler(
-            spec.choice, os.environ, scratch=_scratch(), timed=timed, check=lambda _: None
-        )
+    compiler = open_compiler(spec.choice, os.environ, scratch=_scratch(), timed=timed, check=lambda _: None)
     files = compiler.files()
     if identity_of(compiler.name, files, "" if files else compiler.version) != spec.identity:
         raise ToolchainError(
@@ -109,7 +103,7 @@ def _open(spec: CompilerSpec, timed: bool) -> Compiler:
             where=_host(),
             remedy="install the same packages on every machine",
         )
-    compiler.remember(spec.version)
+    vars(compiler)["version"] = spec.version  # a cached property, which would load the compiler
     return compiler
 
 

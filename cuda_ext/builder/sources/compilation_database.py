@@ -21,7 +21,7 @@ from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.compile_options import definitions
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Options
@@ -30,7 +30,6 @@ from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
-from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.bundled_headers import is_for_now
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def _architecture(names: Iterable[str]) -> Architecture:
     return max(known) if known else min(targets, default=_NEWEST_KNOWN)
 
 
-def _view(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
+def _view(compiler: Compiler, options: Options) -> Iterator[str]:
     """Yield the arguments that make clang read a source as its compiler does."""
     # Nothing is compiled for a GPU; ignore a toolkit that clang may find on this machine.
     yield from ("-nocudalib", "--no-cuda-version-check", "-Wno-unknown-cuda-version")
@@ -207,7 +206,7 @@ def _macros(options: Options) -> Iterator[str]:
             yield f"-{letter}{match[2] or following}"
 
 
-def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
+def _headers(compiler: Compiler, options: Options) -> Iterator[str]:
     """Yield the search path of the tool chain's headers."""
     directories = list(compiler.search_path(TranslationUnit("", b"", options=options)))
     if any(map(is_for_now, directories)):

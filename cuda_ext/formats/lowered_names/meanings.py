@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Unit
 from cuda_ext.formats.spelling import normalise, plain_name
 
 # The meaning of a kernel that may have ``auto`` parameters, for which 1, 1u and true differ.
@@ -114,12 +116,11 @@ def scopes_of(name: str) -> list[str]:
 
 
 def find_meant(
-    name: str, known: Iterable[str], meanings_of: Callable[[str], Mapping[str, str]]
+    name: str, known: Iterable[str], kernel_of: Callable[[str], Kernel], units: Sequence[Unit]
 ) -> str | None:
     """Return the `known` name that the normalised `name` spells in another way, or ``None``.
 
-    `meanings_of` gives the meanings in the unit of a known name: other units may use the same names
-    differently.
+    Names have the meanings of the kernel's unit, of `units`: others may use the same names differently.
     """
     if not name.endswith((">", ")")):
         return None
@@ -127,7 +128,7 @@ def find_meant(
     found = []
     for each in known:
         if each.startswith((f"{template}<", f"{template}(")):
-            meanings = meanings_of(each)
+            meanings = units[kernel_of(each).unit].meanings
             if spell_out(each, meanings) == spell_out(name, meanings):
                 found.append(each)
     return found[0] if len(found) == 1 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
@@ -89,12 +89,8 @@ def _group_requests(
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
     wanted = set(range(len(manifest.units))) if names is None else set()
     instantiations: dict[Owner, list[str]] = {}
-
-    def meanings_of(expression: str) -> Mapping[str, str]:
-        return manifest.units[kernels[expression].unit].meanings
-
     for name in dict.fromkeys(names or ()):
-        built = name if name in kernels else find_meant(name, kernels, meanings_of)
+        built = name if name in kernels else find_meant(name, kernels, kernels.__getitem__, manifest.units)
         if built:
             wanted.add(kernels[built].unit)
         elif "<" in name and (owner := on_demand.owner(name)):

@@ -63,9 +63,6 @@ class CuTile:
         """Its version, ``1.7``."""
         return ".".join(_PACKAGE.version().split(".")[:2])
 
-    def remember(self, version: str) -> None:
-        self.__dict__["version"] = version
-
     def files(self) -> Sequence[Path]:
         """Return its modules, and the files of tileiras."""
         return [*_PACKAGE.files("**/*.py", "_cext*.so", "_cext*.pyd"), *self._tileiras.files()]

@@ -36,9 +36,6 @@ class TileCpp:
         self._nvrtc = Nvrtc(scratch, timed)
         self._tileiras = Tileiras()
 
-    def remember(self, version: str) -> None:
-        self._nvrtc.remember(version)
-
     @cached_property
     def version(self) -> str:
         """The version of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing or too old."""
@@ -59,6 +56,7 @@ class TileCpp:
         return [*self._nvrtc.files(), *self._tileiras.files()]
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        self._nvrtc.version = self.version
         return self._nvrtc.search_path(unit)
 
     def capabilities(self) -> tuple[int, ...]:

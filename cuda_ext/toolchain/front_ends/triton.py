@@ -60,9 +60,6 @@ class Triton:
         """Its version, ``3.9.0``."""
         return _PACKAGE.version()
 
-    def remember(self, version: str) -> None:
-        self.__dict__["version"] = version
-
     def files(self) -> Sequence[Path]:
         return _PACKAGE.files(*_FILES)
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import nvcc_only
-from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, join_names
 from cuda_ext.toolchain.diagnostics import shorten_output, split_messages
 from cuda_ext.toolchain.remedies.bad_instantiations import HEADERS, explain_instantiations
-from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
+from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers, fill_in
 
 
 class _Remedy(NamedTuple):
@@ -171,13 +170,7 @@ def _place_of(message: str) -> str:
 
 def _note(sentence: str, subjects: Sequence[str]) -> str:
     """Return the remedy `sentence` about `subjects`: names, or places, of which the first is enough."""
-    nvcc = spell_setting("compiler", "nvcc")
-    remedy = sentence.format(
-        nvcc=nvcc,
-        move=f"move host code to another file, or set {nvcc}, which leaves host code out of the images",
-        link=spell_setting("link", True),
-        relaxed=spell_setting("relaxed-constexpr", True),
-    )
+    remedy = fill_in(sentence)
     most = 1 if subjects[0].endswith(")") else _NAMES_SHOWN
     about = subjects[0] if most == 1 else join_names(subjects, most)
     return f"{about}: {remedy}" if about else remedy
@@ -187,7 +180,5 @@ def _about_option(unknown_to_nvrtc: str | None) -> str:
     if unknown_to_nvrtc and (found := nvcc_only([unknown_to_nvrtc])):
         return f"{unknown_to_nvrtc} is an option of nvcc; {found[1]}"
     if unknown_to_nvrtc:
-        nvcc = spell_setting("compiler", "nvcc")
-        return f"correct {unknown_to_nvrtc}, or take it out; for options of nvcc, set {nvcc}"
-    keys = ", ".join(map(spell_setting, ("std", "options", "define", "pre-include")))
-    return f"this is about the options: see {keys} of the module"
+        return fill_in("correct {name}, or take it out; for options of nvcc, set {nvcc}", unknown_to_nvrtc)
+    return fill_in("this is about the options: see {std}, {options}, {define}, {pre_include} of the module")

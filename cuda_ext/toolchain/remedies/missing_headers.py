@@ -164,11 +164,8 @@ def _equivalent(name: str, directories: Sequence[Path]) -> str:
     for directory in directories:
         for candidate in candidates:
             if os.path.isfile(directory / candidate):  # noqa: PTH113 - a long name is an OSError there
-                nvcc = spell_setting("compiler", "nvcc")
-                return (
-                    f"NVRTC has no host headers; include <{candidate}> instead of <{name}> (its names are in "
-                    f"cuda::std), or set {nvcc}"
-                )
+                instead = f"include <{candidate}> instead of <{name}> (its names are in cuda::std)"
+                return f"NVRTC has no host headers; {instead}, or {fill_in('set {nvcc}')}"
     return ""
 
 
@@ -188,12 +185,20 @@ def _misspelt(name: str, directories: Sequence[Path]) -> str:
 def _look_up(subject: str, table: Mapping[str, str], compiler: str = "NVRTC", name: str = "") -> str:
     """Return the remedy of the first pattern in `table` that is `subject`, about the header `name`."""
     sentence = next((s for pattern, s in table.items() if re.fullmatch(pattern, subject)), "")
+    return fill_in(sentence, name or subject, compiler)
+
+
+def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
+    """Fill a remedy's sentence with the `name` that it is about, the `compiler`, and settings."""
     nvcc = spell_setting("compiler", "nvcc")
+    keys = ("options", "include-dirs", "std", "define", "pre-include")
     return sentence.format(
-        name=name or subject,
+        name=name,
         compiler=compiler,
         nvcc=nvcc,
         set_nvcc=f"set {nvcc}, and " if compiler == "NVRTC" else "",
-        options=spell_setting("options"),
-        include_dirs=spell_setting("include-dirs"),
+        move=f"move host code to another file, or set {nvcc}, which leaves host code out of the images",
+        link=spell_setting("link", True),
+        relaxed=spell_setting("relaxed-constexpr", True),
+        **{key.replace("-", "_"): spell_setting(key) for key in keys},
     )
