@@ -14,6 +14,7 @@ from cuda_ext.cli.init import normalize_name, write_files
 from cuda_ext.cli.terminal import Failure
 from tests.fixtures import command_line
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
+from tests.integrations.test_cmake_examples import QUICKLY
 
 pytestmark = pytest.mark.xdist_group("environments")
 
@@ -30,13 +31,6 @@ BACKENDS = (
     ),
     pytest.param("meson-python", marks=pytest.mark.slow),
 )
-# Less is compiled, and faster.
-QUICKLY = {
-    "CUDAARCHS": "90-real",
-    "SKBUILD_CMAKE_BUILD_TYPE": "None",
-    "CMAKE_ARGS": "-DCMAKE_UNITY_BUILD=ON",
-    "CFLAGS": "-O0",
-}
 FILES = (
     ".github/workflows/test.yml",
     ".gitignore",
