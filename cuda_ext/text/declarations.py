@@ -63,7 +63,7 @@ MARKS = (
     r"(?m)^[ \t\f\v]*(?:#|%%:)[ \t\f\v]*(?P<directive>\w+)(?P<rest>.*)$"
     rf"|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
-SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}")
+SPECIFIER_MARKS = re.compile(MARKS % rf"\b{SPECIFIERS}\b")
 # A variable whose specifier may be in a macro of another header.
 _MACRO_VARIABLE = re.compile(
     rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+(?P<rest>[\w:<>, \t*&]+?\b\w+)\s*"
@@ -71,7 +71,7 @@ _MACRO_VARIABLE = re.compile(
 )
 # A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
 _EXTERN = re.compile(rf"\b(?:extern|{C_LINKAGE})\b[^={{]*$")
-_KERNEL_MARKS = re.compile(r"(?m)^[ \t\f\v]*(?:#|%:).*$|\b(?P<kernel>__(?:tile_)?global__)")
+_KERNEL_MARKS = re.compile(r"(?m)^[ \t\f\v]*(?:#|%:).*$|\b(?P<kernel>__(?:tile_)?global__)\b")
 KERNELS = ("__global__", "__tile_global__")
 # Words before a parenthesis that are not the name of a function.
 _NOT_NAMES = frozenset(

@@ -101,6 +101,7 @@ def test_kernels_of_a_source_are_names(source: bytes) -> None:
 
 @given(damaged_bytes(COMMENTED, _SIGNS))
 @example(b"__global__ void /// no name\n(int n) {}")
+@example(b"/// a word\n__global__global__k(int n);\n")
 def test_comments_are_on_kernels(source: bytes) -> None:
     assert find_doc_comments([source]).keys() <= {
         kernel.name for kernel in find_declarations([source]).kernels
