@@ -323,6 +323,8 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
     def read_symbol(item: Any, contents: Iterator[bytes | None]) -> Symbol:
         symbol: Symbol = reader(Symbol)(item, contents)
         _check_unit(symbol)
+        if not 0 <= symbol.size < 1 << 40:
+            raise ValueError(f"{symbol.name} has {symbol.size} bytes")
         return symbol
 
     def _check_unit(entity: Kernel | Symbol) -> None:

@@ -120,9 +120,16 @@ class Library:
         code, lowered = self._resolve(symbol, device)
         try:
             library = self._load(code, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, _encode(lowered))
+            address, size = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, _encode(lowered))
         except DriverCallError as error:
             raise self._explain(error, symbol, code, device) from None
+        # Tile kernels round arrays up.
+        if size < symbol.size:
+            raise LoadError(
+                f"{symbol.name} has {size} bytes on {device}, and {symbol.size} in the manifest",
+                where=self.manifest.module,
+                remedy="reinstall the package that holds it",
+            )
         return address
 
     def image(self, entity: Kernel | Symbol, device: Device) -> Image:

@@ -151,6 +151,7 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
         ),
         (lambda d: d["kernels"][0].update(unit=1), "Kernel 0: there is no unit 1"),
         (lambda d: d["symbols"][0].update(unit=-1), "Symbol 0: there is no unit -1"),
+        (lambda d: d["symbols"][0].update(size=-1), "Symbol 0: w has -1 bytes"),
         (lambda d: d["kernels"][0].update(parameters=None), "Kernel 0: 'NoneType' object is not iterable"),
         (lambda d: d["kernels"][0].update(parameters=[2]), "Kernel 0: list index out of range"),
         (lambda d: d["variants"].append({"name": "v", "candidates": []}), "Variants 0: v has no candidate"),

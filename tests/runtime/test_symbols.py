@@ -347,3 +347,22 @@ def test_symbols_of_the_sample_are_looked_up_by_name(with_driver: WithDriver) ->
         """
     )
     assert run.output == ["b'abcd' b'abcd'"]
+
+
+def test_a_variable_that_is_smaller_than_the_manifest_says_is_not_copied(
+    with_driver: WithDriver, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "sample" / "kernels" / "manifest.json"
+    text = manifest.read_text()
+    assert text.count('"size": 36') == 1
+    manifest.write_text(text.replace('"size": 36', '"size": 40'))
+    run = with_driver(
+        """
+        from sample import kernels
+        caught(kernels.weights.tobytes)
+        """
+    )
+    assert run.output == [
+        "LoadError: sample.kernels: weights has 36 bytes on sm_90, and 40 in the manifest; "
+        "reinstall the package that holds it"
+    ]
