@@ -1,1 +1,1 @@
-"""CUDA text, read once: what its comments, literals and directives are, and what follows from them."""
+"""Read CUDA source text without a compiler: one lexer, and the includes, macros and declarations it finds."""

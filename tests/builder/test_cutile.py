@@ -180,7 +180,7 @@ def refusal_of_cutile(text: str, common: str = FILES["device/common.py"]) -> str
     ("old", "new", "answer"),
     [
         ("x: f32[?, ?:16]", "x: fp32[?]", "'fp32' is not a type of a parameter; the types are bool, i8"),
-        ("factor: f32", "factor: f32:16", "factor: f32:16: cuTile takes divisors of arrays alone"),
+        ("factor: f32", "factor: f32:16", "factor: f32:16: cuTile supports divisors only for arrays"),
         ("TILE=128", "TILE: i32", "Invalid kernel parameter 'TILE': Expected a scalar"),
         ("TILE=128", "TILE=100", "Dimension #1 of shape (1, 100) is not a power of two"),
         (

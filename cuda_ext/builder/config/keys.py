@@ -1,7 +1,7 @@
 """``[tool.cuda_ext]``: its keys with their kinds, defaults and documentation.
 
-The fields of the dataclasses are the keys (with dashes). Checks, JSON schema and reference page are derived
-from them.
+Each field of the dataclasses is a key, spelled with dashes. The checks, the JSON schema and the reference
+page derive from these fields.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Settings:
     nvcc: str | None = _key(
         TEXT,
         None,
-        "Path of nvcc; no other one is used. By default the first that works: of `CUDA_PATH`, of "
-        '`CUDA_HOME`, of an installed package, or on `PATH`. Requires `compiler = "nvcc"`.',
+        "Path of nvcc. By default the build takes the first nvcc that works: from `CUDA_PATH`, `CUDA_HOME`, "
+        'an installed package, or `PATH`. Requires `compiler = "nvcc"`.',
     )
     launcher: str | None = _key(
         TEXT, None, 'A program that runs nvcc, such as `sccache` or `ccache`. Requires `compiler = "nvcc"`.'
@@ -85,8 +85,8 @@ class Settings:
     options: tuple[str, ...] = _key(
         OPTIONS,
         (),
-        "Further options, passed to the compiler unchanged. Options for which there is a key are errors, and "
-        "so are options of nvcc that NVRTC does not have, where it compiles.",
+        "Further options, passed to the compiler unchanged. An option that has its own key is an error. With "
+        "NVRTC, so is an option that only nvcc has.",
     )
     pre_include: tuple[str, ...] = _key(
         strings(), (), "Headers that are included before the first line of each source."
@@ -110,7 +110,7 @@ class Settings:
     variants: tuple[Variants, ...] = _key(
         VARIANTS,
         (),
-        "Names for several kernels, of which a launch takes the first whose condition holds. The last one "
+        "Names that stand for several kernels. A launch takes the first whose condition holds. The last one "
         'has no condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
     )
     compress: Compression = _key(
@@ -163,11 +163,11 @@ class BuildSettings:
     editable_rebuild: bool = _key(
         FLAG,
         False,
-        "Compile changed sources when a module of an editable install is imported, with the compiler of the "
-        "importing environment, such as that of `cuda-ext[cu13]`. If the compilation fails, so does the "
-        "import; if nothing has changed, no compiler is needed. Supported by setuptools and hatchling; "
-        "scikit-build-core and meson-python have their own rebuilding, and CMake has none. On file systems "
-        "without locks, changed sources are not compiled: the import fails until `cuda-ext build` has run.",
+        "Compile changed sources when a module of an editable install is imported. The importing environment "
+        "needs a compiler, such as that of `cuda-ext[cu13]`, only if sources have changed. If the "
+        "compilation fails, the import fails. Supported by setuptools and hatchling. scikit-build-core and "
+        "meson-python have their own rebuilding, and CMake has none. On file systems without locks, the "
+        "import of changed sources fails until `cuda-ext build` has run.",
     )
 
 
@@ -178,7 +178,7 @@ def _keys(settings: type[Settings | BuildSettings]) -> dict[str, Key]:
 KEYS = _keys(Settings)
 BUILD_KEYS = _keys(BuildSettings)
 
-# The keys that hold tables of keys, and their documentation.
+# The documentation of the keys whose values are tables of keys.
 TABLES = {
     "modules": "A table for each module, under its import name in quotes. By default one module with the "
     "default settings, `kernels` in the project's package.",
@@ -186,7 +186,7 @@ TABLES = {
     "`instantiate` adds to the instantiations of a source; all other keys replace its settings.",
 }
 
-# The keys that an override may have: those of a single translation unit.
+# The keys that an override may set, since they concern a single translation unit.
 OVERRIDABLE = (
     "architectures",
     "define",
@@ -202,12 +202,12 @@ OVERRIDABLE = (
 # The keys that only an override has.
 OVERRIDE_KEYS = {
     "kernels": KERNELS.described(
-        "Descriptions of the kernels of sources that are already compiled, which then show no "
-        'others. As in `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, float* b, '
-        'int n)", block = [128, 1, 1], shared = 49152 }]`.',
+        "Descriptions of the kernels in sources that are already compiled. Only described kernels can be "
+        'launched. Example: `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, '
+        'float* b, int n)", block = [128, 1, 1], shared = 49152 }]`.',
     ),
     "tuning": TEXT.described(
         "A JSON file with measured configurations of the functions that `instantiate` names, as in "
-        '`tuning = "tuning/softmax.json"`. A launch takes the one for its GPU and its sizes.',
+        '`tuning = "tuning/softmax.json"`. A launch takes the configuration for its GPU and sizes.',
     ),
 }

@@ -41,10 +41,11 @@ from cuda_ext.errors import ConfigError, shorten
 
 @dataclass(frozen=True)
 class Override:
-    """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written.
+    """Settings of single sources. ``where`` is the key path, and ``settings`` has the keys that are set here.
 
-    ``instantiate`` adds to the instantiations of a source; all other settings replace. ``kernels`` describe
-    the kernels of the sources. ``tuning`` is a file with configurations of the instantiations here.
+    Its ``instantiate`` adds to the instantiations of a source. Other settings replace those of the module.
+    ``kernels`` describes the kernels of the sources. ``tuning`` is a file with measured configurations of the
+    instantiations of this override.
     """
 
     where: str
@@ -65,8 +66,8 @@ class Override:
 class ModuleConfig:
     """One module: its import name, the key path of its table, and its settings.
 
-    ``written`` has the key paths of the settings that the author wrote, in the module's own table or as a
-    default for all modules.
+    ``written`` maps each setting in pyproject.toml to its key path, in the module's own table or in
+    ``[tool.cuda_ext]``.
     """
 
     name: str
@@ -90,12 +91,12 @@ class ModuleConfig:
         )
 
     def is_written(self, setting: str, source: str) -> bool:
-        """Return True if the author wrote `setting` for `source`, and False if it has the default."""
+        """Return True if pyproject.toml has `setting` for `source`, and False if the default holds."""
         overrides = (each for each in self.overrides if each.applies_to(source))
         return setting in self.written or any(setting in each.settings for each in overrides)
 
     def key_path(self, setting: str, source: str = "") -> str:
-        """Return the key path at which `setting` was written for `source`, or could be."""
+        """Return the key path of `setting` for `source`; if it has the default, where it would be written."""
         key = setting.replace("_", "-")
         for override in reversed(self.overrides):
             if setting in override.settings and override.applies_to(source):
@@ -104,10 +105,10 @@ class ModuleConfig:
 
 
 def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleConfig, ...], BuildSettings]:
-    """Read the modules and the settings of the build in the value of ``[tool.cuda_ext]``.
+    """Read the value of ``[tool.cuda_ext]``: the modules, and the settings of the build.
 
-    `default_name` names the module of a table without ``modules``, if it is known. Raises
-    :class:`ConfigError`.
+    `default_name` is the name of the only module if the table has no ``modules``.
+    Raises :class:`ConfigError`.
     """
     check_values(table, TABLE)
     values = PROJECT_TABLE.check(table, TABLE)
@@ -134,7 +135,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
 def parse_module(
     name: str, table: object, where: str, common: ModuleConfig = ModuleConfig("", "")
 ) -> ModuleConfig:
-    """Read the table of a single module at the key path `where`; `common` has the defaults for it.
+    """Read the table of one module at the key path `where`. `common` has its defaults.
 
     Raises :class:`ConfigError`.
     """
@@ -145,9 +146,9 @@ def parse_module(
     module = _extend(replace(common, name=name, where=where), values)
     if module.settings.emit == "ltoir" and module.settings.link:
         raise ConfigError(
-            '"ltoir" leaves the linking to others',
+            f'"ltoir" is for another linker, but {spell_setting("link", True)} links the module',
             where=module.key_path("emit"),
-            remedy=f"with {spell_setting('link', True)} choose another",
+            remedy="change one of the two",
         )
     _refuse_unused(module, values, [module])
     if module.settings.compiler == "nvrtc":
@@ -186,7 +187,7 @@ _USES = {
 
 
 def _refuse_unused(module: ModuleConfig, values: Mapping[str, Any], used_by: Sequence[ModuleConfig]) -> None:
-    """Refuse keys among the `values` of `module` that take effect in no module of `used_by`."""
+    """Refuse keys in the `values` of `module` that have no effect in any module of `used_by`."""
     for key, use in _USES.items():
         if values.get(key) and all(getattr(each.settings, use.key) != use.value for each in used_by):
             present = spell_setting(use.key, getattr(used_by[0].settings, use.key))
@@ -224,19 +225,19 @@ def _check_override(value: object, where: str) -> Override:
     kernels, tuning = settings.pop("kernels", ()), settings.pop("tuning", None)
     if tuning and not settings.get("instantiate"):
         raise ConfigError(
-            "has configurations of what the same override instantiates, which is nothing",
+            "lists configurations, but this override instantiates nothing",
             where=f"{where}.tuning",
             remedy="add instantiate",
         )
     return Override(where, settings.pop("sources"), settings, kernels, tuning)
 
 
-# Schemas that other schemas refer to by name.
+# The definitions in the JSON schema, by name.
 DEFINITIONS: dict[str, Schema] = {}
 
 
 def _define(name: str, kind: Kind) -> Kind:
-    """Return `kind` with a reference to its schema."""
+    """Add the schema of `kind` to the definitions, and return the kind with a reference to it."""
     DEFINITIONS[name] = kind.schema
     return Kind(kind.check, {"$ref": f"#/definitions/{name}"})
 
@@ -270,7 +271,7 @@ PROJECT_TABLE = table(
 
 
 def check_name(name: str, where: str, table: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Check that `name` is the import name of a module in a package; `table` is its table."""
+    """Check that `name` is the import name of a module inside a package. `table` is the module's table."""
     dotted = _unquoted(name, table)
     separator = r"[/\\:]+" if re.search(r"[./\\:]", name) else r"\s+"
     close = re.sub(r"[^\w.]+", "_", re.sub(separator, ".", name))
@@ -278,12 +279,12 @@ def check_name(name: str, where: str, table: Mapping[str, object] = MappingProxy
         f"did you mean {shorten(close)!r}?" if _importable(close) else "write it as in an import statement"
     )
     package = f'name it with its package, such as "your_package.{name}"'
-    normal = unicodedata.normalize("NFKC", name)  # Python imports this name, whatever the statement has
+    normal = unicodedata.normalize("NFKC", name)  # Python normalizes names in import statements
     for is_wrong, problem, remedy in (
         (dotted, "a name with dots needs quotes", f'write [{TABLE}.modules."{dotted}"]'),
         (not _importable(name), "not an import name", spelling),
         ("." not in name, "a module lives inside a package", package),
-        (name != normal, f"Python imports it as {shorten(normal)!r}", "write it so"),
+        (name != normal, f"Python imports it as {shorten(normal)!r}", "write that name"),
     ):
         if is_wrong:
             raise ConfigError(problem, where=where, remedy=remedy)
@@ -294,7 +295,7 @@ def _importable(name: str) -> bool:
 
 
 def _unquoted(name: str, table: Mapping[str, Any]) -> str:
-    """Return the dotted name of a module whose table header lacks quotes, which makes nested tables."""
+    """Return the dotted name of a module, if its table header lacks quotes and so made nested tables."""
     path = [name]
     while table and all(isinstance(v, dict) and k not in KEYS for k, v in table.items()):
         key, table = next(iter(table.items()))

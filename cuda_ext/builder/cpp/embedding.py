@@ -1,8 +1,8 @@
-r"""Bytes as C++: the contents of files, in an object file.
+r"""Write C++ source that embeds the contents of files in an object file.
 
 There are two forms. Both define a name that points at the bytes, which are aligned to 64 and followed by a
-zero byte. With gcc and clang, the assembler reads the file (:func:`assembled`), which takes no time. For
-other compilers, the bytes are string literals (:func:`literal`), the fastest form in standard C++.
+zero byte. With gcc and clang, the assembler reads the file (:func:`assembled`), which is fast. For other
+compilers, the bytes are string literals (:func:`literal`), the fastest form in standard C++.
 
 Literals respect the limits of MSVC: 16,380 bytes in one, 65,535 in adjacent ones. C++ appends a zero byte to
 each literal, so a literal ends where the bytes have a zero. If the next zero byte is too far away, the bytes
@@ -24,7 +24,7 @@ from cuda_ext.facts.codec import sha256
 
 @dataclass(frozen=True)
 class Embedded:
-    """The `content` of `file`, to which `name` points in C++; ``element`` is the type of its elements."""
+    """A file to embed, with its `content`. In C++, `name` is a pointer to ``element``s with this content."""
 
     name: str
     file: Path
@@ -48,7 +48,7 @@ def quoted(text: str) -> str:
 def assembled(embedded: Embedded) -> str:
     r"""Write the arguments of ``CUDA_EXT_EMBED`` in ``module.cpp.j2``: the name, the digest, and the file.
 
-    The assembler reads octal escapes in strings, so the compiler sees only ASCII, whatever the path.
+    Octal escapes, which the assembler reads, keep the source ASCII for every path.
 
     >>> print(assembled(Embedded("data_0", Path('/a b/"ä"'), b"")))  # doctest: +ELLIPSIS
     data_0, "e3b0c4...", "/a b/\\042\\303\\244\\042"
@@ -60,14 +60,14 @@ def assembled(embedded: Embedded) -> str:
     return f'{embedded.name}, "{embedded.sha256}", "{path}"'
 
 
-# The numbers of bytes in a line of a literal, in adjacent literals, and in a line of a list.
+# The most bytes in one line of a literal, in a whole literal, and in one line of a list.
 _LINE, _LITERAL, _LISTED = 800, 60_000, 24
 
 
 def literal(embedded: Embedded) -> bytes:
     """Write C++ declarations that contain the bytes of `embedded` and define its name.
 
-    The bytes are members of one struct, in which arrays of characters have no padding.
+    The parts are members of one struct: arrays of characters have no padding between them.
     """
     members: list[str] = []
     values: list[str] = []
@@ -94,16 +94,16 @@ def _string(content: bytes) -> str:
 
 
 def _list(content: bytes, element: str) -> str:
-    # Plain char may be signed; a number above 127 would not fit into a signed one.
+    # Plain char may be signed, and then a number above 127 does not fit.
     items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
     lines = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
     return "{" + ",\n".join(map(",".join, lines)) + "},\n"
 
 
 def _parts(content: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Divide `content` and the zero byte after it into literals, which a zero byte follows, and lists.
+    """Divide `content` and its final zero byte into parts: literals, which end with a zero byte, and lists.
 
-    Put as much as possible into literals.
+    As much as possible goes into literals. The flag of each part is True for a literal.
     """
     start = 0
     while start <= len(content):
@@ -119,8 +119,8 @@ def _parts(content: bytes) -> Iterator[tuple[bytes, bool]]:
         start = zero + 1
 
 
-# An octal escape has up to three digits; write all three before a digit. Two question marks may begin a
-# trigraph.
+# An octal escape has up to three digits: before a digit, all three are written. Two question marks may begin
+# a trigraph, so the second is escaped.
 _SPELLED = tuple(
     f"\\{byte:o}" if not 32 <= byte < 127 else f"\\{byte:c}" if byte in b'"\\' else chr(byte)
     for byte in range(256)
@@ -129,7 +129,7 @@ _BEFORE_DIGIT = re.compile(rb"[\0-\37](?=[0-9])")
 
 
 def _escaped(content: bytes) -> str:
-    """Write `content` as it stands between the quotes of a C++ literal."""
+    """Escape `content` for a C++ string literal."""
     spelled = list(map(_SPELLED.__getitem__, content))
     for match in _BEFORE_DIGIT.finditer(content):
         spelled[match.start()] = f"\\{content[match.start()]:03o}"

@@ -1,4 +1,4 @@
-"""The progress of a running build: lines, and below them a status line if they go to a terminal."""
+"""Show the progress of a build: lines, and on a terminal a status line below them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cuda_ext.formats.quantities import format_clock, format_count, format_durat
 
 Ending = Literal["compiled", "cached", "failed"]
 
-# The seconds and compilations after which the remaining time can be estimated.
+# The remaining time is estimated after so many seconds and compilations.
 _ENOUGH_SECONDS, _ENOUGH_JOBS = 2.0, 3
 
 
 class Progress:
-    """Counts a build's steps, from any thread, and passes lines to `report`.
+    """Counts the jobs of a build and passes lines to `report`. Any thread may call it.
 
-    If these go to a `terminal`, its last line shows the state of the build, and successful compilations have
-    no line. A `verbose` progress shows the commands of each compilation. With a `heading`, which comes
-    first, nothing is shown before a compilation or a message. :meth:`close` must always be called.
+    On a `terminal`, the last line shows the state of the build, and successful compilations have no line. If
+    `verbose`, it shows the commands of each compilation. A `heading` is the first line; it and later notes
+    are held back until the first compilation or message. Callers must call :meth:`close`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Progress:
         self._report = report
         self._terminal = terminal
         self._is_verbose = verbose
-        # Notes, while nothing is shown.
+        # The notes that are held back; ``None`` once lines are shown.
         self._held = [heading] if heading else None
         self._lock = RLock()
         self._began = time.monotonic()
@@ -48,7 +48,7 @@ class Progress:
         self._is_closed = False
 
     def plan(self, jobs: int) -> None:
-        """Add a number of jobs."""
+        """Add `jobs` to the number of planned jobs."""
         with self._lock:
             self._total += jobs
             self._draw()
@@ -66,7 +66,7 @@ class Progress:
         with self._lock:
             self._endings[ending] += 1
             done = self._endings.total()
-            # There may be more jobs than planned, and the count must not be 57/56.
+            # More jobs than planned may end; the display must not read 57/56.
             self._total = max(self._total, done)
             self._running[job] -= 1
             self._running = +self._running
@@ -78,7 +78,7 @@ class Progress:
             self._draw()
 
     def note(self, text: str) -> None:
-        """Show a line about the course of the build."""
+        """Show a line that matters only if something is compiled."""
         with self._lock:
             if self._held is None:
                 self._show(text)
@@ -122,12 +122,12 @@ class Progress:
         self._draw()
 
     def _draw(self) -> None:
-        """Write the status line anew, if there is anything to show."""
+        """Redraw the status line, if there is one."""
         if self._total and self._held is None and not self._is_closed:
             self._write(self._status())
 
     def _write(self, line: str) -> None:
-        """Replace the status line, without control sequences that a terminal may not know."""
+        """Replace the status line. Padding clears it, as some terminals do not know control sequences."""
         if not self._terminal:
             return
         try:
@@ -163,7 +163,7 @@ class Progress:
 def progress_for(
     stream: TextIO, report: Callable[[str], None], verbose: bool = False, heading: str = ""
 ) -> Progress:
-    """Return a progress with a status line if `stream` is a terminal; otherwise lines go to `report`."""
+    """Create a progress: with a status line if `stream` is a terminal, otherwise with lines to `report`."""
     is_terminal = stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
     if is_terminal and not os.environ.get("CI"):
         return Progress(partial(print, file=stream, flush=True), stream, verbose, heading)

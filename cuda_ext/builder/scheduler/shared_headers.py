@@ -10,16 +10,18 @@ from cuda_ext.builder.scheduler.expected_time import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
 from cuda_ext.text.includes import leading_headers
 
-# Precompiling takes as long as compiling two or three units. Headers that take fewer seconds are read anew.
+# Precompiling headers takes as long as compiling two or three units, so it pays only for several
+# units, and for headers that take long to read.
 FEWEST, _SECONDS = 4, 0.4
 _Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SharedHeaders:
-    """The include directives that units of the same options and targets begin with, as source text.
+    """The include directives at the beginning of several units with the same options and targets.
 
-    ``tasks`` compile these units, of ``all_tasks`` that are planned together.
+    ``source`` is their text. ``tasks`` is the number of these units, and ``all_tasks`` that of all units in
+    the plan.
     """
 
     source: bytes
@@ -28,7 +30,7 @@ class SharedHeaders:
 
 
 def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
-    """Find the tool chain's headers that several of `jobs`, all of one compiler, share."""
+    """Find the headers of the tool chain that several `jobs` share. All `jobs` have one compiler."""
     alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
     for job in jobs:
         options = job.unit.options
@@ -46,7 +48,7 @@ def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
 
 
 def _best(sequences: Iterable[_Names]) -> _Names:
-    """Find the common beginning of `sequences` that saves most; empty if none is worth it."""
+    """Find the common beginning that saves the most time; empty if precompiling none pays off."""
     counts = Counter(beginning for names in sequences for beginning in _beginnings(names))
     saved = {
         names: (count - FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))
@@ -57,7 +59,7 @@ def _best(sequences: Iterable[_Names]) -> _Names:
 
 
 def _beginnings(names: _Names) -> Iterator[_Names]:
-    """Yield the beginnings with at least half of `names`: shorter ones leave too much to read."""
+    """Yield the beginnings with at least half of `names`. Shorter ones save too little."""
     return (names[:count] for count in range(len(names), (len(names) - 1) // 2, -1))
 
 

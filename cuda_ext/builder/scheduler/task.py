@@ -1,4 +1,4 @@
-"""Tasks: jobs as they are sent to another process, and the results that it returns."""
+"""Tasks, which carry jobs to other processes, and their results."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The encoded product of a job, and the headers that it depends on.
+    """The encoded product of a job, and the headers that the compiler read.
 
-    ``commands`` are the commands of the job; ``worker`` names the process. ``began`` is the start, in seconds
-    since the epoch, and ``seconds`` the duration there.
+    ``commands`` are the commands that the job ran, and ``worker`` is the host and process id.
+    ``began`` is the start in seconds since the epoch, and ``seconds`` the duration.
     """
 
     product: tuple[bytes, ...]
@@ -47,8 +47,8 @@ class TaskResult:
 class Task:
     """A job and its compiler. Calling a task does the job, in any process.
 
-    Executors start tasks of higher ``priority`` first. With ``timed`` the compiler records a time trace. With
-    ``precompiles``, which executors may set, this process precompiles the ``headers`` and keeps them.
+    Executors start tasks of higher ``priority`` first. If ``timed``, the compiler records a time trace. An
+    executor may set ``precompiles``: then the process precompiles ``headers`` and keeps them for later tasks.
     """
 
     job: Job
@@ -87,14 +87,14 @@ class Task:
         )
 
 
-# For callers with several threads: NVRTC's front end compiles one program at a time, and one Nvrtc owns the
-# scratch directory of a process.
+# An executor may run tasks in several threads. NVRTC's front end compiles one program at a time, and all
+# compilations of a process share one scratch directory.
 _lock = threading.Lock()
 
 
 @cache
 def _open(spec: CompilerSpec, timed: bool) -> Compiler:
-    """Open this process's compiler. Raises :class:`ToolchainError` if it differs from the build's."""
+    """Open the compiler in this process. Raises :class:`ToolchainError` if the build has another one."""
     compiler = open_compiler(spec.choice, os.environ, scratch=_scratch(), timed=timed, check=lambda _: None)
     files = compiler.files()
     if identity_of(compiler.name, files, "" if files else compiler.version) != spec.identity:

@@ -1,6 +1,6 @@
 """A worker process of :mod:`~cuda_ext.builder.scheduler.local_pool`: do tasks until the input ends.
 
-Tasks and answers are pickles. What the worker started and wrote ends with it.
+Tasks and answers are pickles. When the worker ends, it ends its programs and removes its temporary files.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from cuda_ext.toolchain import process
 # The exit code of a worker whose task took too long.
 TOO_SLOW = 75
 
-# Held from the moment when the process is to end.
+# The thread that ends the process acquires it and keeps it.
 _ending = threading.Lock()
 
 
 def serve(scratch: str, limit: float, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Call the functions that arrive from `requests`, and write what they return or raise.
 
-    One that takes longer than `limit` seconds ends the process. Temporary files go below `scratch`.
+    A call that takes longer than `limit` seconds ends the process. Temporary files go below `scratch`.
     """
-    # Each worker has a directory of its own, in which nothing can appear after the worker has ended.
+    # Each worker has its own directory, so that nothing is written there after the worker has ended.
     tempfile.tempdir = os.path.join(scratch, str(os.getpid()))
     with suppress(FileExistsError):
         os.mkdir(scratch, mode=0o700)
     os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if os.name == "posix":  # the mask of the process that started this one
+    if os.name == "posix":  # replace the signal mask inherited from the parent
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # The output of a library is no answer.
+    # Libraries may print to stdout, which must not mix with the answers.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     own = os.getpid()
@@ -57,9 +57,9 @@ def serve(scratch: str, limit: float, requests: IO[bytes], answers: IO[bytes]) -
             except BuildError as error:
                 answer = None, error
             timer.cancel()
-            if os.getpid() != own:  # a source has forked this process, which alone answers
+            if os.getpid() != own:  # a fork, made by a Python source: only its parent answers
                 os._exit(0)
-            with suppress(BrokenPipeError):  # the input ends too, which the reader handles
+            with suppress(BrokenPipeError):  # the reader thread then finds the end of the input
                 answers.write(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
                 answers.flush()
     except BaseException:
@@ -67,7 +67,7 @@ def serve(scratch: str, limit: float, requests: IO[bytes], answers: IO[bytes]) -
 
 
 def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
-    """Pass requests on. At their end, end the process at once."""
+    """Put each request into `arrived`, and end the process when the input ends."""
     try:
         while True:
             arrived.put(pickle.load(requests))  # noqa: S301 - from the process that started this one
@@ -78,17 +78,17 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
 
 
 def _fail() -> NoReturn:
-    """End the process with a traceback of the exception, unless it ends already."""
+    """Print the traceback and end the process, unless another thread is ending it."""
     with _ending:
         sys.excepthook(*sys.exc_info())
     _end(1)
 
 
 def _end(code: int) -> NoReturn:
-    """End the process with its programs and files."""
+    """End the process and its programs, and remove its files."""
     _ending.acquire()
     process.end_all()
-    # A compiler may still be writing, and must not complain about files that are removed now.
+    # A compiler that is still writing must not report that its files disappear.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     own = tempfile.gettempdir()

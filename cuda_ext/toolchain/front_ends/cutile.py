@@ -1,7 +1,7 @@
-"""cuTile Python: compile functions with ``@ct.kernel`` to Tile IR, and this with tileiras.
+"""cuTile Python: compile functions with ``@ct.kernel`` to Tile IR, and assemble that with tileiras.
 
-An array becomes a pointer, the length of each axis, and the stride of each axis in elements. This is the
-second version of its calling convention. The extra ``cutile`` pins a minor version.
+Kernels use version 2 of cuTile's calling convention: an array becomes a pointer, the length of each axis, and
+the stride of each axis in elements. The extra ``cutile`` pins a minor version of cuTile.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 
 _PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
-# The first version of Tile IR for all GPUs, and so the version that most drivers read.
+# The first version of Tile IR that supports all GPUs. More drivers read it than any later version.
 _PORTABLE = "13.3"
 
 _TYPES = {dtype.cutile: dtype for dtype in DTYPES}
@@ -60,11 +60,11 @@ class CuTile:
 
     @cached_property
     def version(self) -> str:
-        """Its version, ``1.7``."""
+        """The version of cuTile, such as ``1.7``."""
         return ".".join(_PACKAGE.version().split(".")[:2])
 
     def files(self) -> Sequence[Path]:
-        """Return its modules, and the files of tileiras."""
+        """Return the modules of cuTile and the files of tileiras."""
         return [*_PACKAGE.files("**/*.py", "_cext*.so", "_cext*.pyd"), *self._tileiras.files()]
 
     def capabilities(self) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def _constants(instantiation: Instantiation) -> Iterator[tuple[str, Any]]:
 
 
 def _configure(kernel: Any, instantiation: Instantiation, options: Mapping[str, Any]) -> Any:
-    """Return `kernel` with these options of its decorator."""
+    """Return `kernel` with these `options` of its decorator replaced."""
     if unknown := options.keys() - {*_OPTIONS}:
         raise ValueError(
             f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
@@ -147,10 +147,13 @@ def _compile(
     names: Sequence[str],
     constants: Mapping[str, Any],
 ) -> bytes:
-    """Compile `kernel`, whose parameters have these `names`, to the oldest version of Tile IR that works."""
+    """Compile `kernel` to portable Tile IR, or to cuTile's default version if it needs later features.
+
+    `names` are the names of its parameters.
+    """
     types = instantiation.types
     if missing := [name for name in names if name not in types and name not in constants]:
-        raise ValueError(f"{missing[0]!r}: each parameter takes a type or a value, also one with a default")
+        raise ValueError(f"{missing[0]!r}: each parameter needs a type or a value, even with a default")
     signature = tile.compilation.KernelSignature(
         [constants[name] if name in constants else _constraint(tile, types[name]) for name in names],
         tile.compilation.CallingConvention.cutile_python_v2(),
@@ -167,7 +170,7 @@ def _compile(
 
 
 def _constraint(tile: Any, each: ParameterType) -> Any:
-    """Make a parameter for cuTile: a scalar, an array, or a tuple of these."""
+    """Describe a parameter to cuTile: a scalar, an array, or a tuple of these."""
     if not isinstance(each, TypedParameter):
         return tuple(_constraint(tile, item) for item in each)
     if each.type not in _TYPES:
@@ -176,7 +179,7 @@ def _constraint(tile: Any, each: ParameterType) -> Any:
     dtype = getattr(tile, "bool_" if name == "bool" else name)
     if not each.axes:
         if each.divisor > 1:
-            raise ValueError(f"{each.name}: {each.spelled_type}: cuTile takes divisors of arrays alone")
+            raise ValueError(f"{each.name}: {each.spelled_type}: cuTile supports divisors only for arrays")
         return tile.compilation.ScalarConstraint(dtype)
     return tile.compilation.ArrayConstraint(
         dtype,
@@ -194,7 +197,7 @@ def _constraint(tile: Any, each: ParameterType) -> Any:
 
 
 def _elements(array: TypedParameter) -> int:
-    """Return the number of elements that divides the strides of `array`."""
+    """Return the divisor of the strides of `array`, in elements."""
     return max(1, array.divisor // _parameter(array._replace(axes=())).size)
 
 
