@@ -222,7 +222,7 @@ BEYOND = [
     r"Python imports it as",
     r"and has no effect with",
     r"is an option of nvcc that NVRTC does not have",
-    r"with link = true choose another",
+    r"is for another linker",
     r"has no condition, so that what follows is never taken",
     r"'(-I|-isystem)' depends on where the build happens to run",
 ]
