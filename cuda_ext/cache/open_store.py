@@ -80,12 +80,15 @@ def find_flaw(directory: str, create: bool = False) -> tuple[str, str]:
     """
     try:
         if create:
-            # Whatever the umask, only this user can write below it.
-            _create_directories(os.path.join(directory, "objects"))
+            _create_directories(directory)
         with suppress(FileNotFoundError):
             os.scandir(directory).close()
             if why := _distrust(os.stat(directory)):
                 return why, "correct that, or set CUDA_EXT_CACHE to a directory that only you can write"
+        if create:
+            # Whatever the umask, only this user can write entries. A read-only cache may lack the directory.
+            with suppress(OSError):
+                _create_directories(os.path.join(directory, "objects"))
     except NotADirectoryError:
         return "a file is where a directory should be", "move it"
     except OSError as error:

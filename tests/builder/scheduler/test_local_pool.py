@@ -158,12 +158,12 @@ def test_a_worker_that_is_killed_is_replaced(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: str, times: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("MAX_JOBS", count)
-    killed: list[int] = []
+    before, killed = children(), list[int]()
 
     def kill(line: str) -> None:
         # No worker dies twice in the same task, which would be blamed on the task.
         if line.startswith(times):
-            for child in children():
+            for child in children() - before:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
                     killed.append(child)
@@ -180,11 +180,11 @@ def test_a_worker_that_is_killed_is_replaced(
 
 @linux
 def test_a_task_whose_workers_always_die_is_named(project: Path, tmp_path: Path) -> None:
-    over = threading.Event()
+    before, over = children(), threading.Event()
 
     def kill() -> None:
         while not over.wait(0.005):
-            for child in children():
+            for child in children() - before:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
