@@ -214,8 +214,9 @@ def _reading_array(kind: Any, item: Any) -> Reader:
 def _reading_mapping(key: Any, item: Any) -> Reader:
     def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         pairs = data.items() if type(data) is dict else data
+        read_key, read_item = reader(key), reader(item)
         try:
-            return {reader(key)(name, contents): reader(item)(each, contents) for name, each in pairs}
+            return {read_key(name, contents): read_item(each, contents) for name, each in pairs}
         except TypeError:  # these are no pairs
             raise _refuse(data) from None
 

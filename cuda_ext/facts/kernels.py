@@ -58,8 +58,13 @@ class Parameter(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """True if conditions of variants may compare its values."""
+        """True if its values are integers of at most 64 bits."""
         return self.kind in ("integer", "unsigned") and self.size <= 8
+
+    @property
+    def is_comparable(self) -> bool:
+        """True if conditions of variants may compare its values: integers, and the alignment of addresses."""
+        return self.is_integer or self.kind == "pointer"
 
     def __str__(self) -> str:
         start = self.type.find("(*")

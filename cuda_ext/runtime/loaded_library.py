@@ -364,7 +364,7 @@ def _can_compare(kernel: Kernel, variants: Variants) -> bool:
     """Return True if a launch of `kernel` has all values that the conditions of `variants` compare."""
     from cuda_ext.formats.variant_conditions import SM  # few modules have variants
 
-    known = {p.name for p in kernel.parameters if p.is_integer or p.kind == "pointer"}
+    known = {p.name for p in kernel.parameters if p.is_comparable}
     known |= {SM, *(hidden.source for hidden in kernel.hidden if hidden.extent)}
     terms = (term for candidate in variants.candidates for term in candidate.when)
     return known.issuperset(term.name for term in terms if term.operator)

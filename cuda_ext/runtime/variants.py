@@ -139,9 +139,7 @@ class _VariantsLauncher(Launcher):
         self.variants = variants
         self._library = library
         self._candidates = candidates
-        self._positions = {
-            p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer or p.kind == "pointer"
-        }
+        self._positions = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_comparable}
         self._by_capability: dict[int, list[_OnGpu]] = {}
 
     def launch(
