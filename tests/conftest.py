@@ -17,6 +17,7 @@ from tests.fixtures.caches import create_empty_cache
 
 pytest_plugins = [
     "tests.fixtures.loader",
+    "tests.fixtures.under_driver",
     "tests.fixtures.environments",
     "tests.fixtures.messages",
 ]

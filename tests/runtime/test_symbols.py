@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import textwrap
+import array
+import ctypes
+import pickle
+import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from cuda.bindings import driver
 
 from cuda_ext.facts.kernels import Symbol
 from cuda_ext.runtime.arrays.dtypes import element_and_shape
+from cuda_ext.runtime.driver.driver import open_driver
+from tests.fixtures.device_arrays import Array, Buffer, Exchanged, Lent, Tensor
 from tests.fixtures.loader import Run, write_module
-from tests.fixtures.messages import Messages
+from tests.fixtures.under_driver import calls, failure
 
-WithDriver = Callable[..., Run]
-pytestmark = pytest.mark.host_compiler
+pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("variables")]
+under_driver = pytest.mark.under_driver(kernels="variables.kernels")
+kernels: Any = None  # in the process of a test, the module
 
 TYPES = {
     "matrix": ("float[3][3]", 36),
@@ -34,27 +43,17 @@ TYPES = {
     "rows": ("float(*)[3]", 8),
 }
 SYMBOLS = tuple(Symbol(name, name, 0, "device", *type_) for name, type_ in TYPES.items())
-
-
-def wrong(name: str, problem: str) -> str:
-    return f"ArgumentError: symbol {name!r} ({TYPES[name][0]}): {problem}"
+NINE = np.arange(9, dtype="f4").reshape(3, 3)
 
 
 @pytest.fixture
-def variables(with_driver: WithDriver, tmp_path: Path) -> WithDriver:
-    """Runs a script with the symbols above in `v`, and with substitutes for the arrays of libraries."""
+def variables(with_driver: Callable[..., Run], tmp_path: Path) -> None:
     write_module(tmp_path, "variables.kernels", symbols=SYMBOLS)
-    prelude = """
-import numpy
-from tests.fixtures.device_arrays import Array, Buffer, Exchanged, Lent, Tensor
-from variables import kernels as v
 
-"""
 
-    def run(script: str, **settings: str | int) -> Run:
-        return with_driver(prelude + textwrap.dedent(script), **settings)
-
-    return run
+def print_failures(copy: Callable[..., Any], *values: object) -> None:
+    for value in values:
+        print(failure(copy, value))
 
 
 @pytest.mark.parametrize(
@@ -66,203 +65,114 @@ def test_types_are_split_into_element_and_shape(type_: str) -> None:
     assert (shape == ()) == ("(*" in type_)
 
 
-def test_properties_of_a_variable_need_no_driver(variables: WithDriver, messages: Messages) -> None:
-    run = variables(
-        """
-        for name in ("matrix", "count", "half", "wave", "quads", "particles", "level", "p", "rows"):
-            symbol = getattr(v, name)
-            print(symbol, symbol.element, symbol.shape, repr(symbol.dtype), symbol.size)
-        """
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_properties_of_a_variable_need_no_driver() -> None:
+    for name in ("matrix", "count", "half", "wave", "quads", "particles", "level", "p", "rows"):
+        symbol = getattr(kernels, name)
+        print(symbol, symbol.element, symbol.shape, repr(symbol.dtype), symbol.size)
+    assert calls() == []
+
+
+@under_driver
+def test_every_kind_of_host_memory_is_copied() -> None:
+    matrix, particles = kernels.matrix, kernels.particles
+    numbers = (ctypes.c_float * 9)(*NINE.ravel())
+    copies = NINE.tobytes(), bytearray(NINE), array.array("f", NINE.ravel()), numbers, memoryview(NINE)
+    for source in (NINE, *copies):
+        matrix.copy_from(bytes(36))
+        matrix.copy_from(source)
+        assert matrix.tobytes() == NINE.tobytes()
+    empty = np.empty((3, 3), "f4"), bytearray(36), array.array("f", bytes(36)), (ctypes.c_float * 9)()
+    for destination in empty:
+        matrix.copy_to(destination)
+        assert bytes(destination) == NINE.tobytes()
+
+    class Particle(ctypes.Structure):
+        _fields_ = (("x", ctypes.c_float), ("i", ctypes.c_int))
+
+    pairs = np.array([(1, 2), (3, 4)], "f4,i4")
+    structures = (Particle * 2)(Particle(1, 2), Particle(3, 4))
+    for source in (pairs, structures, struct.pack("<fifi", 1, 2, 3, 4)):
+        particles.copy_from(bytes(16))
+        particles.copy_from(source)
+        assert (particles.numpy(pairs.dtype) == pairs).all()
+    kernels.level.copy_from(np.int16(-2))
+    assert kernels.level.tobytes() == b"\xfe\xff"
+
+
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_numbers_fill_variables_that_are_one() -> None:
+    k = kernels
+    right = (k.count, -3), (k.count, np.int64(7)), (k.byte, 255), (k.flag, True), (k.half, 1.5)
+    for symbol, value in (*right, (k.half, np.float64(0.5)), (k.wave, 1 + 2j), (k.wave, 2)):
+        symbol.copy_from(value)
+        assert symbol.numpy() == value, symbol
+        assert symbol.numpy().shape == ()
+    k.brain.copy_from(1.5)
+    assert k.brain.tobytes() == b"\xc0\x3f"
+    print_failures(k.count.copy_from, 1 << 31, 1.5)
+    print_failures(k.byte.copy_from, -1)
+    print_failures(k.half.copy_from, 1e6, 1j)
+    print_failures(k.brain.copy_from, 1j)
+    print_failures(k.pair.copy_from, 1.5, 1j)
+    for symbol in (k.level, k.p, k.matrix, k.one):
+        print_failures(symbol.copy_from, 1)
+
+
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_numpy_arrays_have_shape_and_type() -> None:
+    matrix, quads, particles, level, brains = (
+        getattr(kernels, name) for name in ("matrix", "quads", "particles", "level", "brains")
     )
-    messages(*run.output)
-    assert run.calls == []
+    quads.copy_from(np.arange(8, dtype="f4"))
+    arrays = matrix.numpy(), quads.numpy(), quads.numpy("complex64"), particles.numpy("f4,i4")
+    for each in (*arrays, level.numpy("i2"), brains.numpy("u2"), matrix.numpy("u1")):
+        print(each.dtype, each.shape)
+        assert each.flags.writeable
+    assert quads.numpy()[1].tolist() == [4, 5, 6, 7]
+    print(failure(particles.numpy))
+    print(failure(brains.numpy))
+    print_failures(level.numpy, "i4", "no such")
 
 
-def test_every_kind_of_host_memory_is_copied(variables: WithDriver) -> None:
-    run = variables(
-        """
-        import array, ctypes, struct
-        nine = numpy.arange(9, dtype="f4").reshape(3, 3)
-        for source in (nine, nine.tobytes(), bytearray(nine), array.array("f", nine.ravel()),
-                       (ctypes.c_float * 9)(*nine.ravel()), memoryview(nine)):
-            v.matrix.copy_from(bytes(36))
-            v.matrix.copy_from(source)
-            assert v.matrix.tobytes() == nine.tobytes()
-        for destination in (numpy.empty((3, 3), "f4"), bytearray(36), array.array("f", bytes(36)),
-                            (ctypes.c_float * 9)()):
-            v.matrix.copy_to(destination)
-            assert bytes(destination) == nine.tobytes()
-
-        class Particle(ctypes.Structure):
-            _fields_ = (("x", ctypes.c_float), ("i", ctypes.c_int))
-
-        pairs = numpy.array([(1, 2), (3, 4)], "f4,i4")
-        structures = (Particle * 2)(Particle(1, 2), Particle(3, 4))
-        for source in (pairs, structures, struct.pack("<fifi", 1, 2, 3, 4)):
-            v.particles.copy_from(bytes(16))
-            v.particles.copy_from(source)
-            assert (v.particles.numpy(pairs.dtype) == pairs).all()
-        v.level.copy_from(numpy.int16(-2))
-        assert v.level.tobytes() == b"\\xfe\\xff"
-        """
-    )
-    assert run.output == []
-
-
-def test_numbers_fill_variables_that_are_one(variables: WithDriver) -> None:
-    run = variables(
-        """
-        for symbol, value in ((v.count, -3), (v.count, numpy.int64(7)), (v.byte, 255), (v.flag, True),
-                              (v.half, 1.5), (v.half, numpy.float64(0.5)), (v.wave, 1 + 2j), (v.wave, 2)):
-            symbol.copy_from(value)
-            assert symbol.numpy() == value, symbol
-            assert symbol.numpy().shape == ()
-        v.brain.copy_from(1.5)
-        assert v.brain.tobytes() == b"\\xc0\\x3f"
-        caught(v.count.copy_from, 1 << 31)
-        caught(v.count.copy_from, 1.5)
-        caught(v.byte.copy_from, -1)
-        caught(v.half.copy_from, 1e6)
-        caught(v.half.copy_from, 1j)
-        caught(v.brain.copy_from, 1j)
-        caught(v.level.copy_from, 1)
-        caught(v.p.copy_from, 1)
-        caught(v.matrix.copy_from, 1)
-        caught(v.pair.copy_from, 1.5)
-        caught(v.pair.copy_from, 1j)
-        caught(v.one.copy_from, 1)
-        """
-    )
-    assert run.output == [
-        wrong("count", "expected int from -2147483648 to 2147483647, found 2147483648"),
-        wrong("count", "expected int, found 1.5"),
-        wrong("byte", "expected unsigned char from 0 to 255, found -1"),
-        wrong("half", "1000000.0 is out of the range of __half"),
-        wrong(
-            "half",
-            "expected the 2 bytes of __half (bytes, a ctypes.Structure or a numpy scalar), found 1j",
-        ),
-        wrong(
-            "brain",
-            "expected the 2 bytes of __nv_bfloat16 (bytes, a ctypes.Structure or a numpy scalar), found 1j",
-        ),
-        wrong("level", "expected memory, of the host or of a GPU, found 1"),
-        wrong("p", "expected memory, of the host or of a GPU, found 1"),
-        wrong("matrix", "expected memory, of the host or of a GPU, found 1"),
-        wrong("pair", "expected memory, of the host or of a GPU, found 1.5"),
-        wrong("pair", "expected memory, of the host or of a GPU, found 1j"),
-        wrong("one", "expected memory, of the host or of a GPU, found 1"),
-    ]
-
-
-def test_numpy_arrays_have_shape_and_type(variables: WithDriver) -> None:
-    run = variables(
-        """
-        v.quads.copy_from(numpy.arange(8, dtype="f4"))
-        for array in (v.matrix.numpy(), v.quads.numpy(), v.quads.numpy("complex64"),
-                      v.particles.numpy("f4,i4"), v.level.numpy("i2"), v.brains.numpy("u2"),
-                      v.matrix.numpy("u1")):
-            print(array.dtype, array.shape, array.flags.writeable)
-        print(v.quads.numpy()[1])
-        caught(v.particles.numpy)
-        caught(v.brains.numpy)
-        caught(v.level.numpy, "i4")
-        caught(v.level.numpy, "no such")
-        """
-    )
-    assert run.output == [
-        "float32 (3, 3) True",
-        "float32 (2, 4) True",
-        "complex64 (2, 2) True",
-        "[('f0', '<f4'), ('f1', '<i4')] (2,) True",
-        "int16 () True",
-        "uint16 (2,) True",
-        "uint8 (3, 3, 4) True",
-        "[4. 5. 6. 7.]",
-        wrong("particles", "numpy does not know Particle; give a dtype of 8 bytes"),
-        wrong("brains", "numpy does not know __nv_bfloat16; give a dtype of 2 bytes"),
-        wrong("level", "expected a dtype of 2 bytes, found int32 of 4"),
-        wrong("level", "numpy does not know 'no such'; give a dtype of 2 bytes"),
-    ]
-
-
-def test_arrays_of_every_library_are_copied(variables: WithDriver) -> None:
-    run = variables(
-        """
-        nine = numpy.arange(9, dtype="f4").reshape(3, 3)
-        for made in (Array, Tensor, Buffer, Lent, Exchanged):
-            v.matrix.copy_from(bytes(36))
-            v.matrix.copy_from(made(nine))
-            assert v.matrix.tobytes() == nine.tobytes()
-            there = numpy.zeros((3, 3), "f4")
-            v.matrix.copy_to(made(there))
-            assert (there == nine).all()
-        """
-    )
-    assert run.output == []
-    between = [call for call in run.calls if call.startswith("cuMemcpyAsync")]
+@under_driver
+def test_arrays_of_every_library_are_copied() -> None:
+    for made in (Array, Tensor, Buffer, Lent, Exchanged):
+        kernels.matrix.copy_from(bytes(36))
+        kernels.matrix.copy_from(made(NINE))
+        assert kernels.matrix.tobytes() == NINE.tobytes()
+        there = np.zeros((3, 3), "f4")
+        kernels.matrix.copy_to(made(there))
+        assert np.array_equal(there, NINE)
     # The stream of the library, where that is known.
-    assert between == ["cuMemcpyAsync 36 stream=0"] * 8 + ["cuMemcpyAsync 36 stream=7"] * 2
+    expected = ["cuMemcpyAsync 36 stream=0"] * 8 + ["cuMemcpyAsync 36 stream=7"] * 2
+    assert calls("cuMemcpyAsync") == expected
 
 
-def test_unfit_values_are_refused(variables: WithDriver) -> None:
-    run = variables(
-        """
-        import array
-        nine = numpy.zeros((3, 3), "f4")
-        for made in (Array, Tensor, Lent, Exchanged):
-            caught(v.matrix.copy_from, made(nine.T))
-            caught(v.matrix.copy_from, made(numpy.zeros((3, 6), "f4")[:, ::2]))
-            caught(v.matrix.copy_from, made(numpy.zeros((3, 3), "f8")))
-            caught(v.matrix.copy_from, made(numpy.zeros(8, "f4")))
-        caught(v.matrix.copy_from, Buffer(numpy.zeros(35, "u1")))
-        caught(v.matrix.copy_from, Buffer(None))
-        caught(v.matrix.copy_from, nine.T)
-        caught(v.matrix.copy_from, numpy.zeros(18, "f4")[::2])
-        caught(v.matrix.copy_from, numpy.zeros(9, "i4"))
-        caught(v.matrix.copy_from, array.array("i", bytes(36)))
-        caught(v.matrix.copy_from, bytes(35))
-        caught(v.matrix.copy_from, [0.0] * 9)
-        caught(v.matrix.copy_from, "nine")
-        caught(v.matrix.copy_from, Tensor(nine, device=-1))
-        caught(v.matrix.copy_to, bytes(36))
-        caught(v.matrix.copy_to, Array(nine, read_only=True))
-        caught(v.matrix.copy_to, Lent(nine, flags=1))
-        """
-    )
-    gaps = "expected a contiguous array, found one with gaps"
-    problems = [gaps, gaps, "expected float32 (float[3][3]), found float64", "expected 36 bytes, found 32"]
-    read_only = "expected memory that may be written, found it read-only"
-    assert run.output == [
-        wrong("matrix", problem)
-        for problem in (
-            *4 * problems,
-            "expected 36 bytes, found 35",
-            "the memory of this buffer has been freed; keep it until the kernel has run",
-            *(gaps,) * 2,
-            *("expected float32 (float[3][3]), found int32",) * 2,
-            "expected 36 bytes, found 35",
-            "expected memory, of the host or of a GPU, found list",
-            "expected memory, of the host or of a GPU, found 'nine'",
-            'expected device memory, found a tensor on cpu; move it with .to("cuda")',
-            *(read_only,) * 3,
-        )
-    ]
-    assert not any(call.startswith("cuMemcpy") for call in run.calls)
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_unfit_values_are_refused() -> None:
+    refuse, with_gaps = kernels.matrix.copy_from, np.zeros((3, 6), "f4")[:, ::2]
+    for made in (Array, Tensor, Lent, Exchanged):
+        print_failures(refuse, *map(made, (NINE.T, with_gaps, np.zeros((3, 3)), np.zeros(8, "f4"))))
+    print_failures(refuse, Buffer(np.zeros(35, "u1")), Buffer(None))
+    print_failures(refuse, NINE.T, np.zeros(18, "f4")[::2], np.zeros(9, "i4"), array.array("i", bytes(36)))
+    print_failures(refuse, bytes(35), [0.0] * 9, "nine", Tensor(NINE, device=-1))
+    print_failures(kernels.matrix.copy_to, bytes(36), Array(NINE, read_only=True), Lent(NINE, flags=1))
+    assert calls("cuMemcpy") == []
 
 
-def test_copies_are_ordered_and_synchronized(variables: WithDriver) -> None:
-    run = variables(
-        """
-        nine = numpy.zeros((3, 3), "f4")
-        v.matrix.copy_from(nine)
-        v.matrix.copy_from(Exchanged(nine))
-        v.matrix.copy_to(nine, stream=9)
-        v.matrix.copy_from(Exchanged(nine), stream=9)
-        """
-    )
-    copies = [call for call in run.calls if call.startswith(("cuMemcpy", "cuCtxSync", "cuStreamSync"))]
-    assert copies == [
+@under_driver
+def test_copies_are_ordered_and_synchronized() -> None:
+    nine = np.zeros((3, 3), "f4")
+    kernels.matrix.copy_from(nine)
+    kernels.matrix.copy_from(Exchanged(nine))
+    kernels.matrix.copy_to(nine, stream=9)
+    kernels.matrix.copy_from(Exchanged(nine), stream=9)
+    assert [call for call in calls() if call.startswith(("cuMemcpy", "cuCtxSync", "cuStreamSync"))] == [
         "cuCtxSynchronize",
         "cuMemcpyHtoDAsync 36 stream=0",
         "cuStreamSynchronize 0",
@@ -273,96 +183,62 @@ def test_copies_are_ordered_and_synchronized(variables: WithDriver) -> None:
     ]
 
 
-def test_a_number_is_not_recorded_in_a_graph(variables: WithDriver) -> None:
-    run = variables(
-        """
-        caught(v.count.copy_from, 3, stream=9)
-        v.count.copy_from(numpy.array(3, "i4"), stream=9)
-        v.count.copy_from(3, stream=8)
-        """,
-        capturing=9,
-    )
-    assert run.output == [
-        wrong("count", "a graph reads its source when it runs; expected memory, found a number")
-    ]
-    assert [call for call in run.calls if call.startswith("cuMemcpy")] == [
-        "cuMemcpyHtoDAsync 4 stream=9",
-        "cuMemcpyHtoDAsync 4 stream=8",
-    ]
+@under_driver.with_args(capturing=9)
+@pytest.mark.usefixtures("messages")
+def test_a_number_is_not_recorded_in_a_graph() -> None:
+    print(failure(kernels.count.copy_from, 3, stream=9))
+    kernels.count.copy_from(np.array(3, "i4"), stream=9)
+    kernels.count.copy_from(3, stream=8)
+    assert calls("cuMemcpy") == ["cuMemcpyHtoDAsync 4 stream=9", "cuMemcpyHtoDAsync 4 stream=8"]
 
 
-def test_every_gpu_has_its_own(variables: WithDriver) -> None:
-    run = variables(
-        """
-        from cuda.bindings import driver
-        from cuda_ext.runtime.driver.driver import open_driver
-        for device in range(3):
-            v.count.copy_from(10 * device, device=device)
-        print([int(v.count.numpy(device=device)) for device in range(3)], v.count.numpy())
-        addresses = [v.count.address_on(device) for device in range(3)]
-        print(len(set(addresses)), v.count.address == addresses[0])
-        with open_driver().device(2).current():
-            print(v.count.address == addresses[2], v.count.numpy())
-        print(int(driver.cuCtxGetCurrent()[1]))
+@under_driver.with_args(devices=3)
+@pytest.mark.usefixtures("messages")
+def test_every_gpu_has_its_own() -> None:
+    count = kernels.count
+    for device in range(3):
+        count.copy_from(10 * device, device=device)
+    assert [count.numpy(device=device) for device in range(3)] == [0, 10, 20]
+    assert count.numpy() == 0
+    addresses = [count.address_on(device) for device in range(3)]
+    assert len(set(addresses)) == 3
+    assert count.address == addresses[0]
+    with open_driver().device(2).current():
+        assert count.address == addresses[2]
+        assert count.numpy() == 20
+    assert int(driver.cuCtxGetCurrent()[1]) == 0
 
-        found = numpy.zeros((), "i4")
-        v.count.copy_to(Tensor(found, device=1))
-        print(found)
-        v.count.copy_to(found, stream=2009)
-        print(found)
-        v.count.copy_to(Array(found))  # which does not say where it is: the driver is asked
-        print(found)
-        caught(v.count.copy_from, Tensor(found, device=1), device=0)
-        caught(v.count.copy_to, Array(found), device=2)
-        for wrong in (3, -1, True, "cuda:0"):
-            caught(v.count.copy_from, 3, device=wrong)
-        caught(v.count.address_on, 3)
-        """,
-        devices=3,
-    )
-    where = wrong("count", "")
-    assert run.output == [
-        "[0, 10, 20] 0",
-        "3 True",
-        "True 20",
-        "0",
-        "10",
-        "20",
-        "0",
-        f"{where}expected an array on GPU 0, found one on GPU 1",
-        f"{where}expected an array on GPU 2, found one on GPU 0",
-        *(f"{where}device: expected a number below 3, found {wrong!r}" for wrong in (3, -1, True, "cuda:0")),
-        f"{where}device: expected a number below 3, found 3",
-    ]
-    assert run.calls.count("cuLibraryLoadData") == 1
+    found = np.zeros((), "i4")
+    count.copy_to(Tensor(found, device=1))
+    assert found == 10
+    count.copy_to(found, stream=2009)
+    assert found == 20
+    count.copy_to(Array(found))  # which does not say where it is: the driver is asked
+    assert found == 0
+    print(failure(count.copy_from, Tensor(found, device=1), device=0))
+    print(failure(count.copy_to, Array(found), device=2))
+    for wrong in (3, -1, True, "cuda:0"):
+        print(failure(count.copy_from, 3, device=wrong))
+    print(failure(count.address_on, 3))
+    assert calls().count("cuLibraryLoadData") == 1
 
 
-def test_symbols_of_the_sample_are_looked_up_by_name(with_driver: WithDriver) -> None:
-    run = with_driver(
-        """
-        import pickle
-        from sample import kernels
-        kernels.ns.table.copy_from(b"abcd")
-        print(kernels["ns::table"].tobytes(), pickle.loads(pickle.dumps(kernels.ns.table)).tobytes())
-        """
-    )
-    assert run.output == ["b'abcd' b'abcd'"]
+@pytest.mark.under_driver
+def test_symbols_of_the_sample_are_looked_up_by_name() -> None:
+    kernels.ns.table.copy_from(b"abcd")
+    for symbol in (kernels["ns::table"], pickle.loads(pickle.dumps(kernels.ns.table))):
+        assert symbol.tobytes() == b"abcd"
 
 
-def test_a_variable_that_is_smaller_than_the_manifest_says_is_not_copied(
-    with_driver: WithDriver, tmp_path: Path
-) -> None:
+@pytest.fixture
+def larger_weights(variables: None, tmp_path: Path) -> None:
     manifest = tmp_path / "sample" / "kernels" / "manifest.json"
     text = manifest.read_text()
     assert text.count('"size": 36') == 1
     manifest.write_text(text.replace('"size": 36', '"size": 40'))
-    run = with_driver(
-        """
-        from sample import kernels
-        caught(kernels.weights.tobytes)
-        """
-    )
-    assert run.output == [
-        "LoadError: sample.kernels: weights has 36 bytes on sm_90, and 40 in the manifest; "
-        "reinstall the package that holds it"
-    ]
+
+
+@pytest.mark.under_driver
+@pytest.mark.usefixtures("larger_weights", "messages")
+def test_a_variable_that_is_smaller_than_the_manifest_says_is_not_copied() -> None:
+    print(failure(kernels.weights.tobytes))
