@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from cuda_ext.errors import LaunchError
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.runtime.arrays.dtypes import alignment
-from tests.fixtures.loader import AXPY, Run, signature, write_module
-from tests.fixtures.messages import Messages
+from tests.fixtures.device_arrays import Array, Buffer, Exchanged, Lent, Tensor
+from tests.fixtures.loader import Run, signature, write_module
+from tests.fixtures.under_driver import calls, failure, launches
 
-WithDriver = Callable[..., Run]
-host_compiler = pytest.mark.host_compiler
+pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("debugged")]
+under_driver = pytest.mark.under_driver(kernels="pointers.kernels")
+with_messages = pytest.mark.usefixtures("messages")
+kernels: Any = None  # in the process of a test, the module
 
 POINTERS = {
     "floats": "float*",
@@ -64,301 +70,201 @@ def test_elements_are_aligned_as_cuda_aligns_them(element: str, expected: int) -
 
 
 @pytest.fixture
-def debugged(with_driver: WithDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WithDriver:
-    """Runs a script in debug mode; ``k`` are the kernels above, and ``axpy`` is the sample's."""
+def debugged(with_driver: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_module(tmp_path, "pointers.kernels", KERNELS)
     monkeypatch.setenv("CUDA_EXT_DEBUG", "1")
-    prelude = """
-import os
-import numpy
-from pointers import kernels as k
-from sample import kernels as sample
-from tests.fixtures.device_arrays import Array, Buffer, Exchanged, Lent, Tensor
-
-axpy = sample.axpy["float"]
-# Addresses that are those of the arrays that stand for device memory, and are not read.
-at = lambda address, count=64, type="f4", **more: Tensor(numpy.zeros(count, type), address=address, **more)
-launch = {"grid": (4, 2), "block": 32}
-"""
-
-    def run(script: str, **settings: str | int) -> Run:
-        return with_driver(prelude + textwrap.dedent(script), **settings)
-
-    return run
 
 
-@host_compiler
-def test_correct_arrays_are_launched(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        right = [at(0x1000), at(0x1f00), at(0x1ffc, 1), at(0x3000, 0), at(7, 0)]
-        for array in (*right, 0x1000, 0x1ffc, 0, None):
-            k.floats(array, **launch)
-            k.floats.bind(**launch)(array)
-        for array in (at(0x1004), 0x1004):
-            k.triples(array, **launch)
-        k.quads(at(0x1010), **launch)
-        k.anything(at(0x1001, type="u1"), **launch)
-        k.anything(0x1001, **launch)
-        k.call(0x77, **launch)
-        for made in (Array, Buffer, Lent, Exchanged):
-            numbers = numpy.zeros((4, 1, 8), "f4")
-            os.environ["FAKE_CUDA_MEMORY"] = f"{numbers.ctypes.data}+128@0"
-            k.floats(made(numbers), **launch)
-            if made is not Buffer:
-                k.floats(made(numbers.swapaxes(0, 1)), **launch)
-        """,
-        memory="0x1000+0x1000@0",
-    )
-    assert run.output == []
-    assert len(run.launches) == 18 + 2 + 1 + 2 + 1 + 7
+launch: Any = {"grid": (4, 2), "block": 32}
 
 
-@host_compiler
-def test_strided_arrays_are_checked_from_their_lowest_to_their_highest_element(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        square = numpy.zeros((4, 4), "f4")  # of 64 bytes
-        start = square.ctypes.data
-        views = square[:, ::2], square.T[1:], square[::-1], square[::-1, 2::-2], square[3:, :0]
-        for size in (64, 60):
-            os.environ["FAKE_CUDA_MEMORY"] = f"{start}+{size}@0"
-            for made in (Array, Tensor, Lent, Exchanged):
-                for view in views:
-                    caught(k.floats, made(view), **launch)
-        os.environ["FAKE_CUDA_MEMORY"] = f"{start + 4}+60@0"
-        caught(k.floats.bind(**launch), Tensor(square[::-1]))
-        caught(k.floats.bind(**launch), Tensor(square[::-1, 1:]))
-        """
-    )
-    right = ["nothing raised"]
-    behind = (
-        r"ArgumentError: argument 'x': expected an array within its allocation, found one of {} bytes at "
-        r"0x\w+, which ends {} bytes behind the 60 bytes at 0x\w+   in a launch of floats\(float\* x\)"
-    )
-    # The last of 16 elements is in the second view and the third.
-    wrong = [behind.format(size, 4) for size in (60, 64)]
-    patterns = 4 * 5 * right + 4 * [*right, *wrong, *right, *right]
-    before = behind.replace("ends {} bytes behind", "begins 4 bytes before").format(64)
-    patterns += [before, *right]
-    assert len(run.output) == len(patterns)
-    for line, pattern in zip(run.output, patterns, strict=True):
-        assert re.fullmatch(pattern, line), (line, pattern)
+def at(address: int, count: int = 64, type_: str = "f4") -> Tensor:
+    """Return a tensor whose memory is not read."""
+    return Tensor(np.zeros(count, type_), address=address)
 
 
-@host_compiler
-def test_misaligned_arrays_are_reported(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        caught(k.floats, 0x1002, **launch)
-        caught(k.quads, at(0x1008), **launch)
-        caught(k.halves, at(0x1002, type="f2"), **launch)
-        caught(k.triples, at(0x1001), **launch)
-        """
-    )
-    assert [line.partition("   in")[0] for line in run.output] == [
-        f"ArgumentError: argument 'x': expected an address that is a multiple of {multiple}, as {element} is "
-        f"aligned, found {found}"
-        for multiple, element, found in (
-            (4, "float", "0x1002"),
-            (16, "float4", "0x1008"),
-            (4, "__half2", "0x1002"),
-            (4, "float3", "0x1001"),
-        )
-    ]
-    assert run.launches == []
+def sample() -> Any:
+    from sample import kernels  # type: ignore[import-not-found]
+
+    return kernels
 
 
-@host_compiler
-def test_unallocated_memory_is_reported(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        caught(k.floats, 0x3000, **launch)
-        caught(k.floats, at(0xffc), **launch)
-        caught(k.floats, at(0x1f04), **launch)
-        caught(k.floats, 0x2000, **launch)
-        caught(k.anything, at(0x1fff, 2, "u1"), **launch)
-        """,
-        memory="0x1000+0x1000@0",
-    )
-    none = "expected memory on GPU 0, found {}, which is in no allocation; perhaps it has been freed"
+@under_driver.with_args(memory="0x1000+0x1000@0")
+def test_correct_arrays_are_launched() -> None:
+    k = kernels
+    for array in (at(0x1000), at(0x1F00), at(0x1FFC, 1), at(0x3000, 0), at(7, 0), 0x1000, 0x1FFC, 0, None):
+        k.floats(array, **launch)
+        k.floats.bind(**launch)(array)
+    for array in (at(0x1004), 0x1004):
+        k.triples(array, **launch)
+    k.quads(at(0x1010), **launch)
+    k.anything(at(0x1001, type_="u1"), **launch)
+    k.anything(0x1001, **launch)
+    k.call(0x77, **launch)
+    for made in (Array, Buffer, Lent, Exchanged):
+        numbers = np.zeros((4, 1, 8), "f4")
+        os.environ["FAKE_CUDA_MEMORY"] = f"{numbers.ctypes.data}+128@0"
+        k.floats(made(numbers), **launch)
+        if made is not Buffer:
+            k.floats(made(numbers.swapaxes(0, 1)), **launch)
+    assert len(launches()) == 18 + 2 + 1 + 2 + 1 + 7
+
+
+@under_driver
+def test_strided_arrays_are_checked_from_their_lowest_to_their_highest_element() -> None:
+    square = np.zeros((4, 4), "f4")  # of 64 bytes
+    start = square.ctypes.data
+    views = square[:, ::2], square.T[1:], square[::-1], square[::-1, 2::-2], square[3:, :0]
     beyond = (
-        "expected an array within its allocation, found one of {} bytes at {}, which ends {} bytes behind "
-        "the 4096 bytes at 0x1000"
+        r"ArgumentError: argument 'x': expected an array within its allocation, found one of {} bytes at "
+        r"0x\w+, which {} the 60 bytes at 0x\w+   in a launch of floats\(float\* x\)"
     )
-    assert [line.partition("   in")[0] for line in run.output] == [
-        f"ArgumentError: argument 'x': {problem}"
-        for problem in (
-            none.format("0x3000"),
-            none.format("0xffc"),
-            beyond.format(256, "0x1f04", 4),
-            none.format("0x2000"),
-            beyond.format(2, "0x1fff", 1),
-        )
-    ]
-    assert run.launches == []
+    for made in (Array, Tensor, Lent, Exchanged):
+        os.environ["FAKE_CUDA_MEMORY"] = f"{start}+64@0"
+        for view in views:
+            kernels.floats(made(view), **launch)
+        os.environ["FAKE_CUDA_MEMORY"] = f"{start}+60@0"
+        for view, size in zip(views, (None, 60, 64, None, None), strict=True):
+            if size:  # it has the last of 16 elements
+                wrong = beyond.format(size, "ends 4 bytes behind")
+                assert re.fullmatch(wrong, failure(kernels.floats, made(view), **launch))
+            else:
+                kernels.floats(made(view), **launch)
+    os.environ["FAKE_CUDA_MEMORY"] = f"{start + 4}+60@0"
+    refused = failure(kernels.floats.bind(**launch), Tensor(square[::-1]))
+    assert re.fullmatch(beyond.format(64, "begins 4 bytes before"), refused)
+    kernels.floats.bind(**launch)(Tensor(square[::-1, 1:]))
 
 
-@host_compiler
-def test_memory_of_another_gpu_is_reported(debugged: WithDriver, messages: Messages) -> None:
-    run = debugged(
-        """
-        k.floats(0x1000, **launch)
-        caught(k.floats, 0x2000, **launch)
-        k.floats(0x2000, stream=1009, **launch)
-        """,
-        memory="0x1000+0x1000@0,0x2000+0x1000@1",
-        devices=2,
-    )
-    messages(*run.output)
-    assert [line.split(" 00")[0].rpartition("device=")[2] for line in run.launches] == ["0", "1"]
+@under_driver
+@with_messages
+def test_misaligned_arrays_are_reported() -> None:
+    print(failure(kernels.floats, 0x1002, **launch))
+    print(failure(kernels.quads, at(0x1008), **launch))
+    print(failure(kernels.halves, at(0x1002, type_="f2"), **launch))
+    print(failure(kernels.triples, at(0x1001), **launch))
+    assert launches() == []
 
 
-@host_compiler
-def test_every_launch_is_synchronized_unless_it_is_captured(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        for _ in range(2):
-            k.floats(0x1000, stream=5, **launch)
-        k.floats.bind(stream=6, **launch)(0x1000)
-        k.floats(0x1000, stream=9, **launch)
-        """,
-        capturing=9,
-    )
-    order = [call.split()[0] for call in run.calls if call.startswith(("cuLaunch", "cuStreamSynchronize"))]
+@under_driver.with_args(memory="0x1000+0x1000@0")
+@with_messages
+def test_unallocated_memory_is_reported() -> None:
+    for array in (0x3000, at(0xFFC), at(0x1F04), 0x2000):
+        print(failure(kernels.floats, array, **launch))
+    print(failure(kernels.anything, at(0x1FFF, 2, "u1"), **launch))
+    assert launches() == []
+
+
+@under_driver.with_args(memory="0x1000+0x1000@0,0x2000+0x1000@1", devices=2)
+@with_messages
+def test_memory_of_another_gpu_is_reported() -> None:
+    kernels.floats(0x1000, **launch)
+    print(failure(kernels.floats, 0x2000, **launch))
+    kernels.floats(0x2000, stream=1009, **launch)
+    assert [line.split(" 00")[0].rpartition("device=")[2] for line in launches()] == ["0", "1"]
+
+
+@under_driver.with_args(capturing=9)
+def test_every_launch_is_synchronized_unless_it_is_captured() -> None:
+    for _ in range(2):
+        kernels.floats(0x1000, stream=5, **launch)
+    kernels.floats.bind(stream=6, **launch)(0x1000)
+    kernels.floats(0x1000, stream=9, **launch)
+    order = [call.split()[0] for call in calls() if call.startswith(("cuLaunch", "cuStreamSynchronize"))]
     assert order == ["cuLaunchKernel", "cuStreamSynchronize"] * 3 + ["cuLaunchKernel"]
 
 
-@host_compiler
-def test_without_debug_mode_nothing_is_synchronized(
-    with_driver: WithDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for off in ("", "0"):
-        monkeypatch.setenv("CUDA_EXT_DEBUG", off)
-        run = with_driver(
-            'from sample import kernels; kernels["ov(float, int*)"](1, 0x1003, grid=1, block=1)'
-        )
-        assert len(run.launches) == 1
-        assert not any(call.startswith("cuStreamSynchronize") for call in run.calls)
+@under_driver
+@pytest.mark.parametrize("off", ["", "0"])
+def test_without_debug_mode_nothing_is_synchronized(off: str) -> None:
+    os.environ["CUDA_EXT_DEBUG"] = off
+    sample()["ov(float, int*)"](1, 0x1003, grid=1, block=1)
+    assert len(launches()) == 1
+    assert calls("cuStreamSynchronize") == []
 
 
-@host_compiler
-def test_a_fault_is_reported_with_the_whole_launch(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        try:
-            axpy(3, 2.5, Lent(numpy.zeros(3, "f4"), data=0x1000), 0x2000, shared=16, stream=5, **launch)
-        except errors.LaunchError as error:
-            print(error)
-        """,
-        fail="cuStreamSynchronize=700",
-    )
-    assert run.output == [
-        "axpy<float>: cuStreamSynchronize failed: FAKE_ERROR_700 (700): fake description of 700; "
-        "launched with grid (4, 2, 1), block (32, 1, 1), 16 bytes of dynamic shared memory in stream 0x5",
-        f"  in a launch of {AXPY.signature}",
-        "    n = 3",
-        "    a = 2.5",
-        "    x = float32 array of shape (3,) at 0x1000 on GPU 0",
-        "    y = 0x2000 on GPU 0",
-    ]
+@under_driver.with_args(fail="cuStreamSynchronize=700")
+@with_messages
+def test_a_fault_is_reported_with_the_whole_launch() -> None:
+    x = Lent(np.zeros(3, "f4"), data=0x1000)
+    with pytest.raises(LaunchError) as raised:
+        sample().axpy["float"](3, 2.5, x, 0x2000, shared=16, stream=5, **launch)
+    print(raised.value)
 
 
-@host_compiler
-def test_numpy_arrays_are_launched_and_reported(debugged: WithDriver) -> None:
-    run = debugged(
-        """
-        x, y = numpy.ones((4, 4), "f4"), numpy.ones(4, "f4")
-        for array in (x, x.T, x[::2]):  # what is copied has no gaps
-            axpy(4, 2.5, array, y, **launch)
-        os.environ["FAKE_CUDA_FAIL"] = "cuLaunchKernel=1"
-        caught(axpy, 4, 2.5, x.T, y, **launch)
-        """
-    )
-    assert len(run.launches) == 4
-    x, y = (
-        f"{name} = float32 array of shape {shape} in host memory"
-        for name, shape in (("x", (4, 4)), ("y", (4,)))
-    )
-    assert run.output[0].endswith(f"{x}     {y}")
+@under_driver
+@with_messages
+def test_numpy_arrays_are_launched_and_reported() -> None:
+    axpy = sample().axpy["float"]
+    x, y = np.ones((4, 4), "f4"), np.ones(4, "f4")
+    for array in (x, x.T, x[::2]):  # what is copied has no gaps
+        axpy(4, 2.5, array, y, **launch)
+    os.environ["FAKE_CUDA_FAIL"] = "cuLaunchKernel=1"
+    print(failure(axpy, 4, 2.5, x.T, y, **launch))
+    assert len(launches()) == 4
 
 
-@host_compiler
-def test_a_refused_launch_is_reported_with_its_arguments(debugged: WithDriver) -> None:
-    run = debugged(
-        "caught(sample.ns.fill, None, value=7, **launch); caught(sample.plain, **launch)",
-        fail="cuLaunchKernel=1",
-    )
-    message = "{}: cuLaunchKernel failed: FAKE_ERROR_1 (1): fake description of 1; launched with grid "
-    message += "(4, 2, 1), block (32, 1, 1) in stream 0x0   in a launch of {}"
-    fill, plain = run.output
-    assert fill == "LaunchError: " + message.format(
-        "ns::fill<int, 256>", "ns::fill<int, 256>(int* x, int value)     x = None     value = 7"
-    )
-    assert plain == "LaunchError: " + message.format("plain", "plain()")
+@under_driver.with_args(fail="cuLaunchKernel=1")
+@with_messages
+def test_a_refused_launch_is_reported_with_its_arguments() -> None:
+    print(failure(sample().ns.fill, None, value=7, **launch))
+    print(failure(sample().plain, **launch))
 
 
-@host_compiler
-def test_a_fault_of_earlier_work_can_appear_when_checking_arrays(debugged: WithDriver) -> None:
-    run = debugged("caught(k.floats, at(0x1000), **launch)", fail="cuPointerGetAttributes=700")
-    (line,) = run.output
-    assert line.startswith("LaunchError: floats: cuPointerGetAttributes failed: FAKE_ERROR_700 (700)")
-    assert line.endswith("; the fault may be of earlier work on this GPU")
+@under_driver.with_args(fail="cuPointerGetAttributes=700")
+@with_messages
+def test_a_fault_of_earlier_work_can_appear_when_checking_arrays() -> None:
+    print(failure(kernels.floats, at(0x1000), **launch))
 
 
 FIRST = {
-    "a launch": ("axpy(3, 2.5, 0, 0, **launch)", "cuLaunchKernel", "axpy<float>: "),
-    "a warm launch": ("k.floats(0, **launch)", "cuLaunchKernel", "floats: "),
-    "a bound launch": ("bound(0)", "cuLaunchKernel", "floats: "),
-    "a copy": ("sample.weights.copy_from(bytes(36))", "cuMemcpyHtoDAsync", ""),
-    "waiting": ("sample.weights.tobytes()", "cuStreamSynchronize", ""),
+    "a launch": ("cuLaunchKernel", "axpy<float>: "),
+    "a warm launch": ("cuLaunchKernel", "floats: "),
+    "a bound launch": ("cuLaunchKernel", "floats: "),
+    "a copy": ("cuMemcpyHtoDAsync", ""),
+    "waiting": ("cuStreamSynchronize", ""),
 }
+FAILING = (
+    "cuLaunchKernel cuLaunchKernelEx cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuStreamSynchronize "
+    "cuCtxSynchronize cuLibraryLoadData cuLibraryGetGlobal cuKernelGetFunction cuDeviceGetAttribute"
+)
 
 
-@host_compiler
+@under_driver
 @pytest.mark.parametrize("first", FIRST)
-def test_every_error_after_a_fault_names_it(with_driver: WithDriver, tmp_path: Path, first: str) -> None:
-    write_module(tmp_path, "pointers.kernels", KERNELS)
-    statement, function, kernel = FIRST[first]
-    failing = (
-        "cuLaunchKernel cuLaunchKernelEx cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuStreamSynchronize "
-        "cuCtxSynchronize cuLibraryLoadData cuLibraryGetGlobal cuKernelGetFunction cuDeviceGetAttribute"
-    )
-    run = with_driver(
-        f"""
-        import os
-        from sample import kernels as sample
-        from pointers import kernels as k
-        launch = {{"grid": 1, "block": 1}}
-        axpy, bound = sample.axpy["float"], k.floats.bind(**launch)
-        axpy(3, 2.5, 0, 0, **launch)
-        k.floats(0, **launch)
-        bound(0)
-        sample.weights.copy_from(bytes(36))
-        os.environ["FAKE_CUDA_FAIL"] = "{function}=700"
-        caught(lambda: {statement})
-        os.environ["FAKE_CUDA_FAIL"] = ",".join(f"{{name}}=700" for name in "{failing}".split())
-        caught(axpy, 3, 2.5, 0, 0, **launch)
-        caught(k.floats, 0, **launch)
-        caught(bound, 0)
-        caught(k.quads, 0, **launch)
-        caught(sample.gemm, **launch)
-        caught(sample.weights.copy_from, bytes(36))
-        caught(sample.weights.tobytes)
-        caught(lambda: sample.weights.address)
-        caught(k.floats.occupancy, 2048)
-        caught(axpy, 3.5, 2.5, 0, 0, **launch)
-        """
-    )
-    (message, *later), of_argument = run.output[:-1], run.output[-1]
+def test_every_error_after_a_fault_names_it(first: str) -> None:
+    os.environ["CUDA_EXT_DEBUG"] = ""
+    one: Any = {"grid": 1, "block": 1}
+    axpy, weights, floats = sample().axpy["float"], sample().weights, kernels.floats
+    bound = floats.bind(**one)
+    uses: dict[str, Callable[[], Any]] = {
+        "a launch": lambda: axpy(3, 2.5, 0, 0, **one),
+        "a warm launch": lambda: floats(0, **one),
+        "a bound launch": lambda: bound(0),
+        "a copy": lambda: weights.copy_from(bytes(36)),
+        "waiting": weights.tobytes,
+    }
+    others = [
+        lambda: kernels.quads(0, **one),
+        lambda: sample().gemm(**one),
+        lambda: weights.address,
+        lambda: floats.occupancy(2048),
+    ]
+    for use in uses.values():
+        use()
+    function, kernel = FIRST[first]
+    os.environ["FAKE_CUDA_FAIL"] = f"{function}=700"
+    message = failure(uses[first])
     cause = "FAKE_ERROR_700 (700): fake description of 700"
     assert cause in message
     assert "any more" not in message
     assert ("; the fault may be of earlier work on this GPU" in message) == ("launch" in first)
-    assert len(later) == 9
-    for line in later:
-        assert cause in line
+    os.environ["FAKE_CUDA_FAIL"] = ",".join(f"{name}=700" for name in FAILING.split())
+    for use in (*uses.values(), *others):
+        later = failure(use)
+        assert cause in later
         since = f"no work on the GPU succeeds in this process any more since {kernel}"
-        assert line.count(since) == 1, line
-        assert "; start another" in line
-    assert of_argument.startswith("ArgumentError: argument 'n': expected int, found 3.5")
+        assert later.count(since) == 1, later
+        assert "; start another" in later
+    wrong = failure(axpy, 3.5, 2.5, 0, 0, **one)
+    assert wrong.startswith("ArgumentError: argument 'n': expected int, found 3.5")

@@ -2,34 +2,71 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
+import sys
 import sysconfig
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.manifest import Source, Unit
 from cuda_ext.runtime.launch.configuration import check_extents
 from cuda_ext.runtime.launch.streams import GivenStream
+from tests.fixtures import device_arrays
+from tests.fixtures.device_arrays import Tensor
 from tests.fixtures.loader import (
     AXPY,
     SAMPLE,
     Run,
-    run_script,
     signature,
     single_image,
     write_module,
     write_package,
 )
 from tests.fixtures.messages import Messages
+from tests.fixtures.under_driver import calls, failure, launches
+
+pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("typed")]
+under_driver = pytest.mark.under_driver
+with_messages = pytest.mark.usefixtures("messages")
+in_c_and_in_python = pytest.mark.parametrize("in_c", [True, False])
+kernels: Any = None  # in the process of a test, the module
+one: Any = {"grid": 1, "block": 1}
 
 WithDriver = Callable[..., Run]
-host_compiler = pytest.mark.host_compiler
+
+ODD = ("a1", "a0", "self", "absent", "shared")
+SIZES = [1999, 2000, 4088, 4096, 32764]
+TYPED = [
+    Kernel("odd", "odd", 0, signature(*(f"integer 4 int {name}" for name in ODD))),
+    Kernel("waiting", "waiting", 0, signature("pointer 8 float* x", "integer 4 int wait")),
+    *(
+        Kernel(f"of_{size}", f"of_{size}", 0, (Parameter("s", "Large", "struct", size, 0, None, False),))
+        for size in (8192, *SIZES)
+    ),
+    Kernel("plain", "plain", 0, signature("integer 4 int n", "pointer 8 float* x")),
+    Kernel("s", "s", 0, signature("struct 8 S s")),
+    Kernel("t<float>", "t", 0, signature("pointer 8 float* x", "integer 4 int n")),
+    Kernel("t<double>", "other", 0, signature("pointer 8 double* x", "integer 4 int n")),
+    Kernel("ov(float*, int)", "first", 0, signature("pointer 8 float* x", "integer 4 int n")),
+    Kernel("ov(double*, float)", "second", 0, signature("pointer 8 double* x", "float 4 float a")),
+    Kernel("real", "real", 0, signature("float 4 float a")),
+]
+
+
+@pytest.fixture
+def typed(with_driver: WithDriver, tmp_path: Path) -> None:
+    write_module(tmp_path, "typed.kernels", TYPED)
 
 
 class CoreStream:
@@ -92,47 +129,29 @@ WRONG_LAUNCHES = {
 }
 
 
-@host_compiler
-def test_unsupported_configurations_are_refused(with_driver: WithDriver) -> None:
-    calls = "".join(
-        f"        caught(kernels.plain, {launch})\n        caught(kernels.warm, {launch})\n"
-        for launch in WRONG_LAUNCHES
-    )
-    run = with_driver(
-        f"""
-        from sample import kernels as sample
-        class kernels:
-            plain = sample.plain
-            warm = sample.tiled
-        kernels.warm(grid=1, block=1)
-{calls}
-        """
-    )
-    assert len(run.launches) == 1
-    cold, warm = run.output[::2], run.output[1::2]
-    for found in (cold, warm):
-        for line, message in zip(found, WRONG_LAUNCHES.values(), strict=True):
-            assert line.startswith("ArgumentError: ")
-            assert message.replace("232448", "191488") in line.replace("232448", "191488")
+@under_driver
+def test_unsupported_configurations_are_refused() -> None:
+    kernels.tiled(grid=1, block=1)
+    for wrong, message in WRONG_LAUNCHES.items():
+        for kernel, available in ((kernels.plain, "232448"), (kernels.tiled, "191488")):  # cold, and warm
+            found = failure(kernel, **eval(f"dict({wrong})"))
+            assert found.startswith("ArgumentError: ")
+            assert message.replace("232448", available) in found
+    assert len(launches()) == 1
 
 
-@host_compiler
-def test_a_launch_reaches_the_driver_unchanged(with_driver: WithDriver, messages: Messages) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        print(kernels.axpy["float"](3, 2.5, 0x10, None, grid=(4, 5), block=(32, 2, 3), stream=9, shared=100))
-        kernels.ns.fill(x=0x20, value=-1, grid=1, block=64)
-        kernels["ov(int)"](7, grid=1, block=1)
-        kernels.plain(grid=2, block=1, cooperative=True)
-        """
-    )
-    assert run.output == ["None"]
-    messages(*run.launches)
-    assert run.calls.count("cuLibraryLoadData") == 1
+@under_driver
+@with_messages
+def test_a_launch_reaches_the_driver_unchanged() -> None:
+    axpy = kernels.axpy["float"]
+    assert axpy(3, 2.5, 0x10, None, grid=(4, 5), block=(32, 2, 3), stream=9, shared=100) is None
+    kernels.ns.fill(x=0x20, value=-1, grid=1, block=64)
+    kernels["ov(int)"](7, **one)
+    kernels.plain(grid=2, block=1, cooperative=True)
+    print(*launches(), sep="\n")
+    assert calls().count("cuLibraryLoadData") == 1
 
 
-@host_compiler
 def test_a_common_first_launch_imports_no_careful_launcher(with_driver: WithDriver) -> None:
     pytest.importorskip("cuda_ext.runtime.launch._launch")
     run = with_driver(
@@ -154,7 +173,6 @@ def test_a_common_first_launch_imports_no_careful_launcher(with_driver: WithDriv
     assert len(run.launches) == 2
 
 
-@host_compiler
 def test_a_first_launch_imports_no_slow_module(with_driver: WithDriver) -> None:
     for compiled in ("launch._launch", "driver._calls"):
         pytest.importorskip(f"cuda_ext.runtime.{compiled}")
@@ -186,191 +204,126 @@ def test_a_first_launch_imports_no_slow_module(with_driver: WithDriver) -> None:
     assert len(run.launches) == 1
 
 
-@host_compiler
-def test_a_first_launch_with_wrong_arguments_is_refused_before_a_missing_image(
-    with_driver: WithDriver,
-) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        caught(kernels.plain, 1, grid=1, block=1)
-        caught(kernels.plain, grid=1, block=1)
-        """,
-        capability=75,
-    )
-    assert run.output[0].startswith("ArgumentError: expected no arguments, found 1")
-    assert run.output[1].startswith("NoImageError: ")
+@under_driver(capability=75)
+def test_a_first_launch_with_wrong_arguments_is_refused_before_a_missing_image() -> None:
+    assert failure(kernels.plain, 1, **one).startswith("ArgumentError: expected no arguments, found 1")
+    assert failure(kernels.plain, **one).startswith("NoImageError: ")
 
 
-@host_compiler
-def test_parameters_may_have_any_names(with_driver: WithDriver, tmp_path: Path) -> None:
-    names = ("a1", "a0", "self", "absent", "shared")
-    kernel = Kernel("odd", "odd", 0, signature(*(f"integer 4 int {name}" for name in names)))
-    write_module(tmp_path, "odd.kernels", [kernel])
-    run = with_driver(
-        """
-        from odd import kernels
-        bound = kernels.odd.bind(grid=1, block=1)
-        given = {"a1": 1, "a0": 2, "self": 3, "absent": 4}
-        for _ in range(3):
-            kernels.odd(1, 2, 3, 4, 5, grid=1, block=1)
-            bound(1, 2, 3, 4, 5)
-            caught(kernels.odd, **given, grid=1, block=1)
-            caught(bound, 1, 2, 3, 4, a4=5)
-        """
-    )
+@under_driver(kernels="typed.kernels")
+def test_parameters_may_have_any_names() -> None:
+    bound = kernels.odd.bind(**one)
+    given = {"a1": 1, "a0": 2, "self": 3, "absent": 4}
+    for _ in range(3):
+        kernels.odd(1, 2, 3, 4, 5, **one)
+        bound(1, 2, 3, 4, 5)
+        assert "missing: shared" in failure(kernels.odd, **given, **one)
+        assert "no parameter 'a4' is left to be given by name" in failure(bound, 1, 2, 3, 4, a4=5)
     packed = " ".join(f"{number:02x}000000" for number in range(1, 6))
-    assert [launch[-len(packed) :] for launch in run.launches] == [packed] * 6
-    messages = ["missing: shared", "no parameter 'a4' is left to be given by name"] * 3
-    assert all(expected in line for expected, line in zip(messages, run.output, strict=True))
+    assert [launch[-len(packed) :] for launch in launches()] == [packed] * 6
 
 
-@host_compiler
-@pytest.mark.parametrize("in_c", [True, False])
-def test_an_interrupted_launch_is_not_repeated(with_driver: WithDriver, in_c: bool) -> None:
-    run = with_driver(
-        f"""
-        import signal
-        if not {in_c}:
-            sys.modules["cuda_ext.runtime.launch._launch"] = None
-        from sample import kernels
-        launched, interrupted = 0, 0
+@under_driver
+@in_c_and_in_python
+def test_an_interrupted_launch_is_not_repeated(in_c: bool) -> None:
+    class Interrupt(BaseException):
+        pass
 
-        class Interrupt(BaseException):
-            pass
+    def interrupt(*_: object) -> None:
+        raise Interrupt
 
-        def interrupt(*_):
-            raise Interrupt
-
-        kernels.ns.fill(1, 2, grid=1, block=1)
-        signal.signal(signal.SIGALRM, interrupt)
-        while interrupted < 200:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.001)
-                while True:
-                    kernels.ns.fill(1, 2, grid=1, block=1)
-                    launched += 1
-            except Interrupt:
-                interrupted += 1
-        print(launched)
-        """
-    )
-    launched = int(run.output[0]) + 1
+    launched = interrupted = 0
+    kernels.ns.fill(1, 2, **one)
+    signal.signal(signal.SIGALRM, interrupt)
+    while interrupted < 200:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            while True:
+                kernels.ns.fill(1, 2, **one)
+                launched += 1
+        except Interrupt:
+            interrupted += 1
     # An interrupted one may have been launched, but never twice.
-    assert launched <= len(run.launches) <= launched + 200
+    assert launched + 1 <= len(launches()) <= launched + 201
 
 
-@host_compiler
-def test_wrong_arguments_never_reach_the_driver(with_driver: WithDriver) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        axpy = kernels.axpy["float"]
-        caught(axpy, 2**31, 2.5, 0, 0, grid=1, block=1)
-        caught(axpy, 3, 2.5, 0, grid=1, block=1)
-        caught(axpy, 3, 2.5, 0, 0, grid=0, block=1)
-        caught(axpy, 3, 2.5, 0, 0, grid=1, block=2048)
-        caught(kernels.axpy, 3, 2.5, 0, 0, grid=1, block=1)
-        caught(kernels.weights.copy_from, b"short")
-        """
-    )
-    assert all(line.startswith("ArgumentError: ") for line in run.output)
-    assert run.output[0].endswith(f"found 2147483648   in a launch of {AXPY.signature}")
-    assert run.launches == []
+@under_driver
+def test_wrong_arguments_never_reach_the_driver() -> None:
+    axpy = kernels.axpy["float"]
+    too_large = failure(axpy, 2**31, 2.5, 0, 0, **one)
+    assert too_large.endswith(f"found 2147483648   in a launch of {AXPY.signature}")
+    for found in (
+        too_large,
+        failure(axpy, 3, 2.5, 0, **one),
+        failure(axpy, 3, 2.5, 0, 0, grid=0, block=1),
+        failure(axpy, 3, 2.5, 0, 0, grid=1, block=2048),
+        failure(kernels.axpy, 3, 2.5, 0, 0, **one),
+        failure(kernels.weights.copy_from, b"short"),
+    ):
+        assert found.startswith("ArgumentError: ")
+    assert launches() == []
 
 
-@host_compiler
-def test_the_context_is_the_current_one_or_that_of_the_first_device(with_driver: WithDriver) -> None:
-    run = with_driver(
-        """
-        from cuda.bindings import driver
-        from sample import kernels
-        kernels.plain(grid=1, block=1)
-        kernels.plain(grid=1, block=1)
-        print(int(driver.cuCtxGetCurrent()[1]))
-        context = driver.cuDevicePrimaryCtxRetain(1)[1]
-        driver.cuCtxPushCurrent(context)
-        kernels.plain(grid=1, block=1)
-        print(int(driver.cuCtxGetCurrent()[1]) == int(context))
-        """,
-        devices=2,
-    )
-    assert run.output == ["0", "True"]
-    assert [launch.partition("device=")[2] for launch in run.launches] == ["0", "0", "1"]
-    assert run.calls.count("cuLibraryLoadData") == 1
+@under_driver(devices=2)
+def test_the_context_is_the_current_one_or_that_of_the_first_device() -> None:
+    kernels.plain(**one)
+    kernels.plain(**one)
+    assert int(driver.cuCtxGetCurrent()[1]) == 0
+    context = driver.cuDevicePrimaryCtxRetain(1)[1]
+    driver.cuCtxPushCurrent(context)
+    kernels.plain(**one)
+    assert int(driver.cuCtxGetCurrent()[1]) == int(context)
+    assert [launch.partition("device=")[2] for launch in launches()] == ["0", "0", "1"]
+    assert calls().count("cuLibraryLoadData") == 1
 
 
-@host_compiler
-@pytest.mark.parametrize("in_c", [True, False])
-def test_a_warm_launch_runs_on_the_gpu_of_its_arrays(with_driver: WithDriver, in_c: bool) -> None:
-    run = with_driver(
-        f"""
-        if not {in_c}:
-            sys.modules["cuda_ext.runtime.launch._launch"] = None
-        from cuda.bindings import driver
-        from sample import kernels
+@under_driver(devices=2)
+@in_c_and_in_python
+def test_a_warm_launch_runs_on_the_gpu_of_its_arrays(in_c: bool) -> None:
+    class OnDevice:
+        dtype = "float32"
+        is_cuda = True
 
-        class Tensor:
-            dtype = "float32"
-            is_cuda = True
-            def __init__(self, device):
-                self.device = device
-            def data_ptr(self):
-                return 0x1000 * (1 + self.device)
-            def get_device(self):
-                return self.device
+        def __init__(self, device: int) -> None:
+            self.device = device
 
-        axpy = kernels.axpy["float"]
-        bound = axpy.bind(grid=2, block=1)
-        contexts = [driver.cuDevicePrimaryCtxRetain(i)[1] for i in (0, 1)]
-        for current in (None, 0, 1):
-            if current is not None:
-                driver.cuCtxPushCurrent(contexts[current])
-            for device in (1, 0, 1, 0):
-                for stream in (None, 0, 9 + 1000 * device):
-                    axpy(3, 2.5, Tensor(device), Tensor(device), grid=1, block=1, stream=stream)
-                bound(3, 2.5, Tensor(device), Tensor(device))
-            caught(axpy, 3, 2.5, Tensor(0), Tensor(1), grid=1, block=1)
-            found = int(driver.cuCtxGetCurrent()[1])
-            print(found == (0 if current is None else int(contexts[current])))
-        """,
-        devices=2,
-    )
-    assert run.output[1::2] == ["True"] * 3
-    assert all("argument 'y': is on GPU 1, and 'x' is on GPU 0" in line for line in run.output[::2])
-    placed = [launch.partition("device=")[2][0] for launch in run.launches]
+        def data_ptr(self) -> int:
+            return 0x1000 * (1 + self.device)
+
+        def get_device(self) -> int:
+            return self.device
+
+    axpy = kernels.axpy["float"]
+    bound = axpy.bind(grid=2, block=1)
+    contexts = [driver.cuDevicePrimaryCtxRetain(i)[1] for i in (0, 1)]
+    for current in (None, *contexts):
+        if current is not None:
+            driver.cuCtxPushCurrent(current)
+        for device in (1, 0, 1, 0):
+            for stream in (None, 0, 9 + 1000 * device):
+                axpy(3, 2.5, OnDevice(device), OnDevice(device), **one, stream=stream)
+            bound(3, 2.5, OnDevice(device), OnDevice(device))
+        refused = failure(axpy, 3, 2.5, OnDevice(0), OnDevice(1), **one)
+        assert "argument 'y': is on GPU 1, and 'x' is on GPU 0" in refused
+        assert int(driver.cuCtxGetCurrent()[1]) == int(current or 0)
+    placed = [launch.partition("device=")[2][0] for launch in launches()]
     assert placed == ["1", "1", "1", "1", "0", "0", "0", "0"] * 6
 
 
-@host_compiler
-def test_a_failed_launch_leaves_no_context_behind(with_driver: WithDriver) -> None:
-    run = with_driver(
-        """
-        from cuda.bindings import driver
-        from sample import kernels
-        caught(kernels.plain, grid=1, block=1)
-        print(int(driver.cuCtxGetCurrent()[1]))
-        """,
-        fail="cuLaunchKernel=1",
-    )
-    assert run.output[1] == "0"
+@under_driver(fail="cuLaunchKernel=1")
+def test_a_failed_launch_leaves_no_context_behind() -> None:
+    failure(kernels.plain, **one)
+    assert int(driver.cuCtxGetCurrent()[1]) == 0
 
 
-@host_compiler
-def test_lowered_names_belong_to_the_image(with_driver: WithDriver, messages: Messages) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        kernels.plain(grid=1, block=1)
-        caught(kernels.tiled, grid=1, block=1)
-        """,
-        capability=86,
-    )
-    assert [launch.split()[1] for launch in run.launches] == ["plain_of_sm_80"]
-    messages(*run.output)
+@under_driver(capability=86)
+@with_messages
+def test_lowered_names_belong_to_the_image() -> None:
+    kernels.plain(**one)
+    print(failure(kernels.tiled, **one))
+    assert [launch.split()[1] for launch in launches()] == ["plain_of_sm_80"]
 
 
-@host_compiler
 def test_images_may_have_files_of_their_own(
     with_driver: WithDriver, tmp_path: Path, messages: Messages
 ) -> None:
@@ -393,7 +346,6 @@ def test_images_may_have_files_of_their_own(
     messages(*with_driver(script, capability=80).output)
 
 
-@host_compiler
 @pytest.mark.parametrize("becomes", ["unlink()", "write_bytes(b'new')"])
 def test_a_rebuild_since_the_import_is_reported(
     becomes: str, with_driver: WithDriver, tmp_path: Path, messages: Messages
@@ -417,201 +369,122 @@ def test_a_rebuild_since_the_import_is_reported(
     messages(*with_driver(script, capability=80).output)
 
 
-@host_compiler
-def test_shared_memory_beyond_the_default_is_allowed_when_asked_for(
-    with_driver: WithDriver, messages: Messages
-) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        for size in (48 << 10, 100000, 60000, 232448):
-            kernels.plain(grid=1, block=1, shared=size)
-        kernels.tiled(grid=1, block=1)
-        kernels.tiled(grid=1, block=1, shared=8 << 10)
-        kernels.tiled(grid=1, block=1, shared=(8 << 10) + 1)
-        caught(kernels.plain, grid=1, block=1, shared=232449)
-        caught(kernels.tiled, grid=1, block=1, shared=232448)
-        """
-    )
-    allowed = [call.split()[1:] for call in run.calls if call.startswith("cuKernelSetAttribute")]
-    assert allowed == [
-        ["plain", "8", "100000", "0"],
-        ["plain", "8", "232448", "0"],
-        ["tiled", "8", "8193", "0"],
+@under_driver
+@with_messages
+def test_shared_memory_beyond_the_default_is_allowed_when_asked_for() -> None:
+    for size in (48 << 10, 100000, 60000, 232448):
+        kernels.plain(**one, shared=size)
+    kernels.tiled(**one)
+    kernels.tiled(**one, shared=8 << 10)
+    kernels.tiled(**one, shared=(8 << 10) + 1)
+    print(failure(kernels.plain, **one, shared=232449))
+    print(failure(kernels.tiled, **one, shared=232448))
+    assert [call.removeprefix("cuKernelSetAttribute ") for call in calls("cuKernelSetAttribute")] == [
+        "plain 8 100000 0",
+        "plain 8 232448 0",
+        "tiled 8 8193 0",
     ]
-    assert len(run.launches) == 7
-    messages(*run.output)
+    assert len(launches()) == 7
 
 
-@host_compiler
-@pytest.mark.parametrize(
-    ("code", "name", "note"),
-    [
-        (701, "FAKE_ERROR_701", ""),
-        (719, "FAKE_ERROR_719", "; the fault may be of earlier work on this GPU"),
-    ],
-)
-def test_a_refused_launch_names_its_configuration(
-    with_driver: WithDriver, code: int, name: str, note: str
-) -> None:
-    run = with_driver(
-        """
-        from sample import kernels
-        caught(kernels.axpy["float"], 3, 2.5, 0, 0, grid=(4, 2), block=128, shared=16)
-        """,
-        fail=f"cuLaunchKernel={code}",
-    )
-    assert run.output == [
-        f"LaunchError: axpy<float>: cuLaunchKernel failed: {name} ({code}): fake description of "
-        f"{code}; launched "
-        f"with grid (4, 2, 1), block (128, 1, 1), 16 bytes of dynamic shared memory{note}"
-    ]
+@under_driver
+@with_messages
+@pytest.mark.parametrize("code", [701, 719])
+def test_a_refused_launch_names_its_configuration(code: int) -> None:
+    os.environ["FAKE_CUDA_FAIL"] = f"cuLaunchKernel={code}"
+    print(failure(kernels.axpy["float"], 3, 2.5, 0, 0, grid=(4, 2), block=128, shared=16))
 
 
-def launch_typed(fake_driver: Path, tmp_path: Path, kernels: list[Kernel], script: str) -> Run:
-    """Run `script` with a module ``typed.kernels`` of these `kernels`."""
-    write_module(tmp_path, "typed.kernels", kernels)
-    return run_script(f"from typed import kernels\n{script}", tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+@under_driver(kernels="typed.kernels")
+def test_an_option_is_no_parameter_of_the_same_name() -> None:
+    for _ in range(2):
+        assert failure(kernels.waiting, 4096, wait=False, **one).startswith("ArgumentError: ")
+    assert launches() == []
 
 
-@host_compiler
-def test_an_option_is_no_parameter_of_the_same_name(fake_driver: Path, tmp_path: Path) -> None:
-    kernel = Kernel("k", "k", 0, signature("pointer 8 float* x", "integer 4 int wait"))
-    script = "for _ in range(2):\n    caught(kernels.k, 4096, wait=False, grid=1, block=1)"
-    run = launch_typed(fake_driver, tmp_path, [kernel], script)
-    assert all(line.startswith("ArgumentError: ") for line in run.output)
-    assert run.launches == []
-
-
-@host_compiler
-def test_a_parameter_may_be_larger_than_launches_in_c_take(fake_driver: Path, tmp_path: Path) -> None:
-    large = Parameter("s", "Large", "struct", 8192, 0, None, False)
-    run = launch_typed(fake_driver, tmp_path, [Kernel("k", "k", 0, (large,))], "print(kernels.k.expression)")
-    assert run.output == ["k"]
-
-
-@host_compiler
-@pytest.mark.parametrize("size", [1999, 2000, 4088, 4096, 32764])
-@pytest.mark.parametrize("in_c", [True, False])
-def test_structures_may_be_as_large_as_the_driver_takes(
-    fake_driver: Path, tmp_path: Path, size: int, in_c: bool
-) -> None:
-    kernel = Kernel("k", "k", 0, (Parameter("s", "Large", "struct", size, 0, None, False),))
-    script = f"""
-if not {in_c}:
-    sys.modules["cuda_ext.runtime.launch._launch"] = None
-value = bytes(i % 251 for i in range({size}))
-for _ in range(2):
-    kernels.k(value, grid=1, block=1)
-"""
-    run = launch_typed(fake_driver, tmp_path, [kernel], script)
-    packed = bytes(i % 251 for i in range(size)).hex()
-    assert [launch.rpartition(" ")[2] == packed for launch in run.launches] == [True, True]
-
-
-@host_compiler
-@pytest.mark.parametrize("in_c", [True, False])
-def test_a_bound_launch_keeps_the_configuration_of_its_call(with_driver: WithDriver, in_c: bool) -> None:
-    run = with_driver(
-        f"""
-        if not {in_c}:
-            sys.modules["cuda_ext.runtime.launch._launch"] = None
-        from sample import kernels
-        class Stream:
-            cuda_stream = 7
-        grid, block, stream = [2, 3], [4], Stream()
-        bound = kernels.plain.bind(grid=grid, block=block, stream=stream)
-        grid[0], stream.cuda_stream = 9, 9
-        block.append(2)
+@under_driver(kernels="typed.kernels")
+@in_c_and_in_python
+def test_structures_may_be_as_large_as_the_driver_takes(in_c: bool) -> None:
+    for size in SIZES:
+        value = bytes(i % 251 for i in range(size))
         for _ in range(2):
-            bound()
-        """
-    )
-    assert [launch.split()[2:6] for launch in run.launches] == [
-        ["grid=2,3,1", "block=4,1,1", "shared=0", "stream=7"]
-    ] * 2
+            kernels[f"of_{size}"](value, **one)
+            assert launches()[-1].rpartition(" ")[2] == value.hex()
+    assert len(launches()) == 2 * len(SIZES)
+    # A parameter may be larger than launches in C take.
+    assert kernels.of_8192.expression == "of_8192"
 
 
-@host_compiler
-def test_threads_launch_at_the_same_time(fake_driver: Path, tmp_path: Path) -> None:
-    kernels = [
-        Kernel("plain", "plain", 0, signature("integer 4 int n", "pointer 8 float* x")),
-        Kernel("s", "s", 0, signature("struct 8 S s")),
-        Kernel("t<float>", "t", 0, signature("pointer 8 float* x", "integer 4 int n")),
-        Kernel("t<double>", "other", 0, signature("pointer 8 double* x", "integer 4 int n")),
-    ]
-    script = """
-import ctypes, threading
-import numpy as np
-from tests.fixtures import device_arrays
-device_arrays.import_torch()
-sys.setswitchinterval(1e-6)
-bound = kernels.plain.bind(grid=2, block=32, stream=7)
-barrier = threading.Barrier(8)
+@under_driver
+@in_c_and_in_python
+def test_a_bound_launch_keeps_the_configuration_of_its_call(in_c: bool) -> None:
+    grid, block, stream = [2, 3], [4], TorchStream()
+    bound = kernels.plain.bind(grid=grid, block=block, stream=stream)
+    grid[0], stream.cuda_stream = 9, 9
+    block.append(2)
+    for _ in range(2):
+        bound()
+    expected = ["grid=2,3,1", "block=4,1,1", "shared=0", "stream=7"]
+    assert [launch.split()[2:6] for launch in launches()] == [expected] * 2
 
-def work(number):
-    tensors = [device_arrays.Tensor(np.zeros(4, dtype)) for dtype in ("f4", "f8")]
-    barrier.wait()
-    for i in range(number, 2000, 8):
-        class Value(ctypes.Structure):
-            _fields_ = (("x", ctypes.c_int64),)
-        kernels.plain(i, 16, grid=1, block=1, stream=9)
-        bound(x=16, n=i)
-        kernels.s(Value(i), grid=1, block=1)
-        kernels.t(tensors[i % 2], i, grid=1, block=1)
 
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for each in threads:
-    each.start()
-for each in threads:
-    each.join()
-print(getattr(sys, "_is_gil_enabled", lambda: True)())
-"""
-    run = launch_typed(fake_driver, tmp_path, kernels, script)
-    assert run.output == [str(not sysconfig.get_config_var("Py_GIL_DISABLED"))]
-    launches = [launch.split() for launch in run.launches]
+@under_driver(kernels="typed.kernels")
+def test_threads_launch_at_the_same_time() -> None:
+    device_arrays.import_torch()
+    sys.setswitchinterval(1e-6)
+    bound = kernels.plain.bind(grid=2, block=32, stream=7)
+    barrier = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        tensors = [Tensor(np.zeros(4, dtype)) for dtype in ("f4", "f8")]
+        barrier.wait()
+        for i in range(number, 2000, 8):
+
+            class Value(ctypes.Structure):
+                _fields_ = (("x", ctypes.c_int64),)
+
+            kernels.plain(i, 16, **one, stream=9)
+            bound(x=16, n=i)
+            kernels.s(Value(i), **one)
+            kernels.t(tensors[i % 2], i, **one)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    assert has_gil == (not sysconfig.get_config_var("Py_GIL_DISABLED"))
+    launched = [launch.split() for launch in launches()]
     numbers = [i.to_bytes(4, "little").hex() for i in range(2000)]
     found = {
-        name: sorted(words[-1] for words in launches if words[1] == name) for name in ("s", "t", "other")
+        name: sorted(words[-1] for words in launched if words[1] == name) for name in ("s", "t", "other")
     }
     assert found["s"] == sorted(f"{number}{'00' * 4}" for number in numbers)
     assert found["t"] == sorted(numbers[::2])
     assert found["other"] == sorted(numbers[1::2])
     for stream in ("stream=9", "stream=7"):
-        assert sorted(words[7] for words in launches if words[5] == stream) == sorted(numbers)
-    assert len(launches) == 8000
+        assert sorted(words[7] for words in launched if words[5] == stream) == sorted(numbers)
+    assert len(launched) == 8000
 
 
-@host_compiler
-def test_a_refused_call_does_not_choose_the_kernel_of_the_next(fake_driver: Path, tmp_path: Path) -> None:
-    kernels = [
-        Kernel("ov(float*, int)", "first", 0, signature("pointer 8 float* x", "integer 4 int n")),
-        Kernel("ov(double*, float)", "second", 0, signature("pointer 8 double* x", "float 4 float a")),
-    ]
-    script = """
-import numpy as np
-from tests.fixtures.device_arrays import Tensor
-caught(kernels.ov, Tensor(np.zeros(4), device=-1), 1, grid=1, block=1)
-kernels.ov(Tensor(np.zeros(4)), 1, grid=1, block=1)
-"""
-    run = launch_typed(fake_driver, tmp_path, kernels, script)
-    assert run.output[0].startswith("ArgumentError: ")
-    assert [line.split()[1] for line in run.launches] == ["second"]
+@under_driver(kernels="typed.kernels")
+def test_a_refused_call_does_not_choose_the_kernel_of_the_next() -> None:
+    refused = failure(kernels.ov, Tensor(np.zeros(4), device=-1), 1, **one)
+    assert refused.startswith("ArgumentError: ")
+    kernels.ov(Tensor(np.zeros(4)), 1, **one)
+    assert [line.split()[1] for line in launches()] == ["second"]
 
 
-@host_compiler
-def test_structures_that_convert_themselves_are_read_carefully(fake_driver: Path, tmp_path: Path) -> None:
-    kernels = [Kernel("k", "k", 0, signature("float 4 float a"))]
-    script = """
-import ctypes
-class Number(ctypes.Structure):
-    _fields_ = (("x", ctypes.c_int),)
-    def __index__(self):
-        return 3
-kernels.k(1.0, grid=1, block=1)
-for _ in range(2):
-    caught(kernels.k, Number(3), grid=1, block=1)
-"""
-    run = launch_typed(fake_driver, tmp_path, kernels, script)
-    assert all("expected float, found" in line for line in run.output)
-    assert len(run.launches) == 1
+@under_driver(kernels="typed.kernels")
+def test_structures_that_convert_themselves_are_read_carefully() -> None:
+    class Number(ctypes.Structure):
+        _fields_ = (("x", ctypes.c_int),)
+
+        def __index__(self) -> int:
+            return 3
+
+    kernels.real(1.0, **one)
+    for _ in range(2):
+        assert "expected float, found" in failure(kernels.real, Number(3), **one)
+    assert len(launches()) == 1
