@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable
+import contextlib
+import ctypes  # noqa: F401 - HIDING uses it
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from cuda_ext.facts.kernels import Kernel, Parameter
+from tests.fixtures.device_arrays import Array, Exchanged, Tensor, import_cupy, import_torch
 from tests.fixtures.loader import Run, signature, write_module
-from tests.fixtures.messages import Messages
+from tests.fixtures.under_driver import failure, launches
 
-WithDriver = Callable[..., Run]
-pytestmark = pytest.mark.host_compiler
+pytestmark = [
+    pytest.mark.host_compiler,
+    pytest.mark.usefixtures("streams"),
+    pytest.mark.under_driver(kernels="streams.kernels"),
+    pytest.mark.parametrize("in_c", [True, False]),
+]
+kernels: Any = None  # in the process of a test, the module
+one: Any = {"grid": 1, "block": 1}
+floats = np.zeros(4, "f4")
 
 
 def _takes(name: str, *parameters: str) -> Kernel:
@@ -29,143 +41,121 @@ KERNELS = (
     _takes("vector", "struct 16 float4 v", "struct 8 float2 w"),
     _takes("number", "unsigned 8 size_t n"),
 )
-PRELUDE = """
-import contextlib, ctypes
-import numpy
-from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.fast_launch import BoundLaunch
-from tests.fixtures.device_arrays import Array, CupyArray, Exchanged, Tensor, import_cupy, import_torch
-from streams import kernels as k
 
-one = {"grid": 1, "block": 1}
-floats = numpy.zeros(4, "f4")
+
+@pytest.fixture
+def streams(with_driver: Callable[..., Run], tmp_path: Path) -> None:
+    write_module(tmp_path, "streams.kernels", KERNELS)
+
 
 @contextlib.contextmanager
-def in_c():
-    "Within it, no launch may be left to the careful launcher."
-    kinds = (Kernel, BoundLaunch) if IN_C else ()
-    careful = [kind.__launch_carefully__ for kind in kinds]
-    for kind in kinds:
-        kind.__launch_carefully__ = lambda *_, **__: print("carefully")
-    yield
-    for kind, method in zip(kinds, careful):
-        kind.__launch_carefully__ = method
+def fast(in_c: bool) -> Iterator[None]:
+    """Within it, no launch may be left to the careful launcher if there is one in C."""
+    from cuda_ext.runtime import kernel
+    from cuda_ext.runtime.launch.fast_launch import BoundLaunch
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("carefully")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (kernel.Kernel, BoundLaunch) if in_c else ():
+            patch.setattr(kind, "__launch_carefully__", refuse)
+        yield
+
 
 class Stream:
-    def __init__(self, handle, **more):
+    def __init__(self, handle: int, **more: object) -> None:
         self.handle = handle
         vars(self).update(more)
-    def __cuda_stream__(self):
+
+    def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.handle
-"""
 
 
-@pytest.fixture(params=["in C", "in Python"])
-def streams(request: pytest.FixtureRequest, with_driver: WithDriver, tmp_path: Path) -> WithDriver:
-    """Runs a script with the kernels above as ``k``, with launches in C and without them."""
-    write_module(tmp_path, "streams.kernels", KERNELS)
-    in_c = request.param == "in C"
-    prelude = f"IN_C = {in_c}\n" + ("" if in_c else 'sys.modules["cuda_ext.runtime.launch._launch"] = None\n')
-
-    def run(script: str, **settings: str | int) -> Run:
-        return with_driver(prelude + PRELUDE + textwrap.dedent(script), imports=("numpy",), **settings)
-
-    return run
-
-
-def _places(run: Run) -> list[tuple[str, str]]:
-    """The streams and devices of launches."""
-    words = [dict(word.split("=") for word in line.split() if "=" in word) for line in run.launches]
+def places() -> list[tuple[str, str]]:
+    """Return the streams and devices of launches."""
+    words = [dict(word.split("=") for word in line.split() if "=" in word) for line in launches()]
     return [(each["stream"], each["device"]) for each in words]
 
 
-def test_a_stream_object_brings_its_gpu(streams: WithDriver) -> None:
-    run = streams(
-        """
-        import_torch({})
-        torch = sys.modules["torch"]
-        given = [torch.cuda.current_stream(1), torch.cuda.current_stream(0), Stream(0, device_id=1),
-                 Stream(1009), Stream(0, device_id=-1), Stream(2, device_index=1), Stream(1)]
-        for launch in (k.number, k.pointer, k.vector):
-            value = (bytes(16), 1j) if launch is k.vector else (0x1000,)
-            bound = [launch.bind(stream=stream, **one) for stream in given]
-            for each in range(2):
-                with in_c() if each else contextlib.nullcontext():
-                    for stream, same in zip(given, bound):
-                        launch(*value, stream=stream, **one)
-                        same(*value)
-        """,
-        devices=2,
-    )
-    assert run.output == []
+def run(*expressions: str, **names: object) -> None:
+    for expression in expressions:
+        eval(expression, {**globals(), "k": kernels, **names})
+
+
+@pytest.mark.under_driver(devices=2)
+def test_a_stream_object_brings_its_gpu(in_c: bool) -> None:
+    import_torch({})
+    current = sys.modules["torch"].cuda.current_stream
+    made = Stream(0, device_id=1), Stream(1009), Stream(0, device_id=-1), Stream(2, device_index=1), Stream(1)
+    given = [current(1), current(0), *made]
+    for launch in (kernels.number, kernels.pointer, kernels.vector):
+        value = (bytes(16), 1j) if launch is kernels.vector else (0x1000,)
+        bound = [launch.bind(stream=stream, **one) for stream in given]
+        for manner in (contextlib.nullcontext(), fast(in_c)):
+            with manner:
+                for stream, same in zip(given, bound, strict=True):
+                    launch(*value, stream=stream, **one)
+                    same(*value)
     each = [("0", "1"), ("0", "0"), ("0", "1"), ("1009", "1"), ("0", "0"), ("2", "1"), ("1", "0")]
-    assert _places(run) == [place for place in each for _ in range(2)] * 6
+    assert places() == [place for place in each for _ in range(2)] * 6
 
 
-def test_like_gives_the_stream_and_the_gpu(streams: WithDriver) -> None:
-    run = streams(
-        """
-        current = {0: 7, 1: 1007}
-        import_torch(current)
-        first, second = Tensor(floats), Tensor(floats, device=1)
-        params = bytes([1]) * 16
-        bound = k.structure.bind(like=second, **one)
-        def launch():
-            k.structure(params, 3, like=first, **one)
-            k.structure(params, n=3, like=second, **one)
-            k.pointer(0x1000, like=second, **one)
-            k.pointer(second, like=second, **one)
-            k.pointer(second, like=None, **one)
-            bound(params, 3)
+@pytest.mark.under_driver(devices=2)
+def test_like_gives_the_stream_and_the_gpu(in_c: bool) -> None:
+    current = {0: 7, 1: 1007}
+    import_torch(current)
+    first, second = Tensor(floats), Tensor(floats, device=1)
+    params = bytes([1]) * 16
+    bound = kernels.structure.bind(like=second, **one)
+
+    def launch() -> None:
+        kernels.structure(params, 3, like=first, **one)
+        kernels.structure(params, n=3, like=second, **one)
+        kernels.pointer(0x1000, like=second, **one)
+        kernels.pointer(second, like=second, **one)
+        kernels.pointer(second, like=None, **one)
+        bound(params, 3)
+
+    launch()
+    with fast(in_c):
         launch()
-        with in_c():
-            launch()
-            current.update({0: 0, 1: 1008})
-            launch()
-        # The library of `like` comes before that of an array, and any array in device memory will do.
-        k.pointer(Tensor(floats), like=Array(floats, stream=9), **one)
-        k.pointer(0x1000, like=Exchanged(floats, device=1), **one)
-        """,
-        devices=2,
-    )
-    assert run.output == []
+        current.update({0: 0, 1: 1008})
+        launch()
+    # The library of `like` comes before that of an array, and any array in device memory will do.
+    kernels.pointer(Tensor(floats), like=Array(floats, stream=9), **one)
+    kernels.pointer(0x1000, like=Exchanged(floats, device=1), **one)
     before = [("7", "0")] + [("1007", "1")] * 5
     after = [("0", "0")] + [("1008", "1")] * 5
-    assert _places(run) == [*before, *before, *after, ("9", "0"), ("1007", "1")]
+    assert places() == [*before, *before, *after, ("9", "0"), ("1007", "1")]
 
 
-def test_contradictions_are_refused(streams: WithDriver) -> None:
-    run = streams(
-        """
-        import_torch({})
-        here, there = Tensor(floats), Tensor(floats, device=1)
-        there_too = Stream(0, device_index=1)
-        k.pointer(here, **one)
-        k.pointer(there, **one)
-        for _ in range(2):
-            caught(k.pointer, here, stream=there_too, **one)
-            caught(k.pointer.bind(stream=there_too, **one), here)
-            caught(k.pointer, here, like=there, **one)
-            caught(k.pointer.bind(like=there, **one), here)
-            caught(k.pointer, here, like=here, stream=0, **one)
-            caught(k.pointer.bind, like=here, stream=0, **one)
-            for wrong in (floats, 0x1000, "x"):
-                caught(k.pointer, 0x1000, like=wrong, **one)
-                caught(k.pointer.bind, like=wrong, **one)
-            caught(k.pointer, 0x1000, like=Tensor(floats, device=-1), **one)
-        """,
-        devices=2,
+@pytest.mark.under_driver(devices=2)
+@pytest.mark.usefixtures("messages")
+def test_contradictions_are_refused(in_c: bool) -> None:
+    import_torch({})
+    here, there = Tensor(floats), Tensor(floats, device=1)
+    there_too = Stream(0, device_index=1)
+    kernel, bind = kernels.pointer, kernels.pointer.bind
+    kernel(here, **one)
+    kernel(there, **one)
+    cold, warm = (
+        [
+            failure(kernel, here, stream=there_too, **one),
+            failure(bind(stream=there_too, **one), here),
+            failure(kernel, here, like=there, **one),
+            failure(bind(like=there, **one), here),
+            failure(kernel, here, like=here, stream=0, **one),
+            failure(bind, like=here, stream=0, **one),
+            *(failure(kernel, 0x1000, like=wrong, **one) for wrong in (floats, 0x1000, "x")),
+            *(failure(bind, like=wrong, **one) for wrong in (floats, 0x1000, "x")),
+            failure(kernel, 0x1000, like=Tensor(floats, device=-1), **one),
+        ]
+        for _ in range(2)
     )
-    in_launch = "   in a launch of pointer(float* x)"
-    stream = f"ArgumentError: stream: is on GPU 1, and 'x' is on GPU 0; a kernel runs on one{in_launch}"
-    both = "ArgumentError: like: says the stream and the GPU; give either that or stream"
-    wrong = "ArgumentError: like: expected an array in device memory, found {}"
-    kinds = [wrong.format(kind) for kind in ("ndarray", "int", "str")]
-    host = 'ArgumentError: like: expected device memory, found a tensor on cpu; move it with .to("cuda")'
-    expected = [stream, stream, *[stream.replace("stream", "like", 1)] * 2, both + in_launch, both]
-    expected += [line for kind in kinds for line in (kind + in_launch, kind)]
-    assert run.output == [*expected, host + in_launch] * 2
-    assert len(run.launches) == 2
+    assert cold == warm
+    print(*cold, sep="\n")
+    assert len(launches()) == 2
 
 
 HIDING = {
@@ -174,7 +164,7 @@ HIDING = {
     "k.two(x=0x1000, y=None, **W)": "x",
     "k.structure(bytes(15) + bytes([1]), 3, **W)": "params",
     "k.structure((ctypes.c_longlong * 2)(1, 2), 3, **W)": "params",
-    "k.opaque(numpy.uint64(0x1000), **W)": "data",
+    "k.opaque(np.uint64(0x1000), **W)": "data",
     "k.opaque(0x1000, **W)": "data",
 }
 PLAIN = (
@@ -190,67 +180,46 @@ PLAIN = (
 
 
 @pytest.mark.parametrize("library", ["PyTorch", "CuPy"])
-def test_addresses_without_a_stream_are_refused_if_a_library_has_one(
-    streams: WithDriver, library: str
-) -> None:
-    load = "import_torch({})" if library == "PyTorch" else "import_cupy()"
+def test_addresses_without_a_stream_are_refused_if_a_library_has_one(in_c: bool, library: str) -> None:
+    kernels.pointer(0x1000, **one)  # nothing is loaded yet
+    kernels.structure(bytes([1]) * 16, 3, **one)
+    if library == "PyTorch":
+        import_torch({})
+        spelled = "torch.cuda.current_stream()"
+    else:
+        import_cupy()
+        spelled = "cupy.cuda.get_current_stream()"
     bound = [each.replace("(", ".bind(**W)(", 1).replace(", **W", "") for each in HIDING]
-    lines = [f"        caught(lambda: {each})\n" for each in (*HIDING, *bound)]
-    lines += [f"        {each.replace('**W', '**W, stream=0')}\n" for each in HIDING]
-    lines += [f"        {each.replace('**W', '**W, like=Array(floats)')}\n" for each in HIDING]
-    lines += [f"        {each.replace('**W', '**W, stream=0')}\n" for each in bound]
-    lines += [f"        {each}\n" for each in PLAIN]
-    run = streams(
-        f"""
-        W = one
-        k.pointer(0x1000, **one)  # nothing is loaded yet
-        k.structure(bytes([1]) * 16, 3, **one)
-        {load}
-        for _ in range(2):
-{"".join("    " + line for line in lines)}
-        """
-    )
-    spelled = {"PyTorch": "torch.cuda.current_stream()", "CuPy": "cupy.cuda.get_current_stream()"}[library]
-    refusal = (
-        "ArgumentError: argument '{}': may hold an address of memory that {} uses in its current stream, and "
-        "no array says in which stream to launch; give stream={}, or one of the arrays as like="
-    )
-    refused = [refusal.format(name, library, spelled) for name in HIDING.values()]
-    assert [line.partition("   in a launch")[0] for line in run.output] == refused * 4
-    assert len(run.launches) == 2 + 2 * (3 * len(HIDING) + len(PLAIN))
-    assert {device for _, device in _places(run)} == {"0"}
+    for _ in range(2):
+        for hiding, name in zip((*HIDING, *bound), (*HIDING.values(), *HIDING.values()), strict=True):
+            assert failure(run, hiding, W=one).partition("   in a launch")[0] == (
+                f"ArgumentError: argument '{name}': may hold an address of memory that {library} uses in its "
+                "current stream, and no array says in which stream to launch; "
+                f"give stream={spelled}, or one of the arrays as like="
+            )
+        run(*HIDING, *bound, W={**one, "stream": 0})
+        run(*HIDING, W={**one, "like": Array(floats)})
+        run(*PLAIN, W=one)
+    assert len(launches()) == 2 + 2 * (3 * len(HIDING) + len(PLAIN))
+    assert {device for _, device in places()} == {"0"}
 
 
 @pytest.mark.parametrize("load", ["import_torch()", "import_torch(); del sys.modules['torch'].cuda", ""])
-def test_without_a_library_that_has_a_stream_addresses_are_launched(streams: WithDriver, load: str) -> None:
-    launches = "".join(f"            {each}\n" for each in (*HIDING, *PLAIN))
-    run = streams(
-        f"""
-        W = one
-        {load}
-        for _ in range(2):
-{launches}
-        """
-    )
-    assert run.output == []
-    assert set(_places(run)) == {("0", "0")}
-    assert len(run.launches) == 2 * (len(HIDING) + len(PLAIN))
+def test_without_a_library_that_has_a_stream_addresses_are_launched(in_c: bool, load: str) -> None:
+    exec(load)
+    for _ in range(2):
+        run(*HIDING, *PLAIN, W=one)
+    assert set(places()) == {("0", "0")}
+    assert len(launches()) == 2 * (len(HIDING) + len(PLAIN))
 
 
-def test_a_copy_of_a_variable_takes_the_gpu_of_its_stream(streams: WithDriver, messages: Messages) -> None:
-    run = streams(
-        """
-        from sample import kernels
-        weights = kernels.weights
-        there = Stream(0, device_index=1)
-        weights.copy_from(b"\\1" * 36, stream=there)
-        weights.copy_from(b"\\2" * 36, stream=0)
-        print(weights.tobytes(device=0)[0], weights.tobytes(device=1)[0])
-        caught(weights.copy_from, bytes(36), stream=there, device=0)
-        caught(weights.copy_from, Tensor(numpy.zeros(9, "f4")), stream=there)
-        """,
-        devices=2,
-    )
-    values, *refused = run.output
-    assert values == "2 1"
-    messages(refused)
+@pytest.mark.under_driver(kernels="sample.kernels", devices=2)
+@pytest.mark.usefixtures("messages")
+def test_a_copy_of_a_variable_takes_the_gpu_of_its_stream(in_c: bool) -> None:
+    weights = kernels.weights
+    there = Stream(0, device_index=1)
+    weights.copy_from(b"\1" * 36, stream=there)
+    weights.copy_from(b"\2" * 36, stream=0)
+    assert (weights.tobytes(device=0)[0], weights.tobytes(device=1)[0]) == (2, 1)
+    print(failure(weights.copy_from, bytes(36), stream=there, device=0))
+    print(failure(weights.copy_from, Tensor(np.zeros(9, "f4")), stream=there))

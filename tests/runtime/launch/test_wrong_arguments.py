@@ -5,18 +5,29 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import cuda_ext
 from cuda_ext.facts.kernels import Kernel
+from tests.fixtures import device_arrays
+from tests.fixtures.device_arrays import Array, CupyArray, Exchanged, Lent, Tensor
 from tests.fixtures.loader import Run, signature, write_module
-from tests.fixtures.messages import Messages
+from tests.fixtures.under_driver import failure, launches
 from tests.fixtures.wrong_arguments import KERNELS, TYPES
 
 WithDriver = Callable[..., Run]
-pytestmark = pytest.mark.host_compiler
+pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("typed")]
+under_driver = pytest.mark.under_driver
+kernels: Any = None  # in the process of a test, the module
+one: Any = {"grid": 1, "block": 1}
+TWO = Kernel("two", "two", 0, signature("pointer 8 const float* x", "pointer 8 float* y"))
 
 KNOWN = """
 from tests.fixtures import device_arrays
@@ -36,9 +47,13 @@ WARM = {
 }
 
 
+@pytest.fixture
+def typed(with_driver: WithDriver, tmp_path: Path) -> None:
+    write_module(tmp_path, "typed.kernels", [*KERNELS.values(), TWO])
+
+
 @pytest.mark.parametrize("before", WARM.values(), ids=WARM)
-def test_no_wrong_argument_reaches_the_driver(with_driver: WithDriver, tmp_path: Path, before: str) -> None:
-    write_module(tmp_path, "typed.kernels", list(KERNELS.values()))
+def test_no_wrong_argument_reaches_the_driver(with_driver: WithDriver, before: str) -> None:
     run = with_driver(before + TRY)
     assert [line for line in run.output if line.startswith("!")] == []
     assert len(run.output) == len(TYPES)
@@ -47,38 +62,26 @@ def test_no_wrong_argument_reaches_the_driver(with_driver: WithDriver, tmp_path:
     print(f"{'':24} wrong tried right", *run.output, f"{'all':24}{wrong:6}{tried:6}{right:6}", sep="\n")
 
 
-TWO = Kernel("two", "two", 0, signature("pointer 8 const float* x", "pointer 8 float* y"))
-
-
-def test_arrays_of_several_gpus_never_reach_the_driver(with_driver: WithDriver, tmp_path: Path) -> None:
-    write_module(tmp_path, "typed.kernels", [TWO])
-    run = with_driver(
-        KNOWN
-        + """
-import itertools
-import numpy
-from tests.fixtures.device_arrays import Array, CupyArray, Exchanged, Lent, Tensor
-from typed import kernels
-floats = numpy.zeros(4, "f4")
-# An interface does not say where it is; the driver says the first GPU.
-here = [Array(floats), *(made(floats, device=0) for made in (CupyArray, Exchanged, Lent, Tensor))]
-there = [made(floats, device=1) for made in (CupyArray, Exchanged, Lent, Tensor)]
-bound = kernels.two.bind(grid=1, block=1)
-for _ in "cold", "warm":
-    for x, y in itertools.product(here, there):
-        caught(kernels.two, x, y, grid=1, block=1)
-        caught(kernels.two, y, x, grid=1, block=1, stream=7)
-        caught(bound, x, y)
-    for x, y in (*itertools.product(here, here), *itertools.product(there, there)):
-        kernels.two(x, y, grid=1, block=1)
-        bound(x, y)
-        """,
-        devices=2,
-    )
+@under_driver(kernels="typed.kernels", devices=2)
+def test_arrays_of_several_gpus_never_reach_the_driver() -> None:
+    device_arrays.import_torch()
+    device_arrays.import_cupy()
+    floats = np.zeros(4, "f4")
+    # An interface does not say where it is; the driver says the first GPU.
+    here = [Array(floats), *(made(floats, device=0) for made in (CupyArray, Exchanged, Lent, Tensor))]
+    there = [made(floats, device=1) for made in (CupyArray, Exchanged, Lent, Tensor)]
+    bound = kernels.two.bind(**one)
     refused = "ArgumentError: argument 'y': is on GPU {}, and 'x' is on GPU {}; a kernel runs on one   in a "
     refused += f"launch of {TWO.signature}"
-    assert run.output == [refused.format(*places) for places in ((1, 0), (0, 1), (1, 0))] * 40
-    places = [launch.partition("device=")[2][0] for launch in run.launches]
+    for _ in "cold", "warm":
+        for x, y in itertools.product(here, there):
+            assert failure(kernels.two, x, y, **one) == refused.format(1, 0)
+            assert failure(kernels.two, y, x, **one, stream=7) == refused.format(0, 1)
+            assert failure(bound, x, y) == refused.format(1, 0)
+        for x, y in (*itertools.product(here, here), *itertools.product(there, there)):
+            kernels.two(x, y, **one)
+            bound(x, y)
+    places = [launch.partition("device=")[2][0] for launch in launches()]
     assert places == ["0"] * 50 + ["1"] * 32 + ["0"] * 50 + ["1"] * 32
 
 
@@ -118,17 +121,11 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
     assert run.output[12:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
 
 
-def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(
-    with_driver: WithDriver, messages: Messages
-) -> None:
-    run = with_driver(
-        """
-        import cuda_ext
-        module = cuda_ext.compile("__global__ void f(int n) {}", architectures=["sm_80"])
-        caught(module.f, "x", grid=1, block=1)
-        print("cuda_ext.runtime.jit.compile_request" in sys.modules)
-        module.f(1, grid=1, block=1)
-        """
-    )
-    messages(*run.output)
-    assert len(run.launches) == 1
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand() -> None:
+    module: Any = cuda_ext.compile("__global__ void f(int n) {}", architectures=["sm_80"])
+    print(failure(module.f, "x", **one))
+    print("cuda_ext.runtime.jit.compile_request" in sys.modules)
+    module.f(1, **one)
+    assert len(launches()) == 1
