@@ -13,19 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import KEEPS_PROBES, include_directories
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Trace
-from cuda_ext.compiler.signatures.probes import (
-    Probed,
-    known_subjects,
-    probe,
-    probe_type,
-    read_probe,
-    without_unused_variables,
-)
+from cuda_ext.compiler.signatures.attempt import Answers, Attempt
+from cuda_ext.compiler.signatures.probes import Probed, known_subjects, without_unused_variables
 from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
-from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask, read_answers, rejected_lines
+from cuda_ext.compiler.signatures.spellings import ask
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
@@ -44,6 +39,16 @@ from cuda_ext.toolchain.programs.nvcc_inputs import (
     without_probes,
     write_files,
 )
+
+
+class _Compiled(NamedTuple):
+    """The result of one run of nvcc. If it failed, it has only the compiler's text."""
+
+    ended: process.Completed
+    log: str
+    data: bytes = b""
+    trace: Trace = NO_TRACE
+    succeeded: bool = False
 
 
 class Nvcc:
@@ -133,141 +138,88 @@ class Nvcc:
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         """Compile to PTX with probes, and assemble it without the probes and without unused variables."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
+                return self._compile_in(Path(name), unit, architectures)
+        except OSError as error:
+            raise self._cannot_run(error) from None
+
+    def _compile_in(
+        self, directory: Path, unit: TranslationUnit, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
         first = architectures[0]
         is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
         options = [o for o in options_of(unit, first) if not (is_apart and o in KEEPS_PROBES)]
         options = [*target_options(first.as_kind("ptx")), *options]
-        text, log, trace, names, probed, answers = self._probe(unit, options, known_subjects(unit), ask(unit))
-        text = without_unused_variables(without_probes(text), [unit])
+        asked = Attempt(unit.instantiate, subjects=known_subjects(unit), questions=ask(unit))
+        compiled, answers = self._ask_in(directory, unit, options, asked)
+        text = without_unused_variables(without_probes(compiled.data), [unit])
         types: dict[str, Probed] = {}
         images = []
         for architecture in architectures:
-            data, messages, times = text, log, trace
+            result = compiled._replace(data=text)
             if is_apart:
-                data, messages, times = self._compile_apart(unit, architecture)
+                own = [*target_options(architecture), *options_of(unit, architecture)]
+                result = self._compile_plain(directory, unit, own)
             elif architecture.kind == "cubin":
-                data, messages, times = self._assemble(unit, text, architecture, trace)
-                messages = "\n".join(filter(None, (log, messages)))
-            image = read_image(architecture, data)
+                result = self._assemble(directory, unit, result, architecture)
+            image = read_image(architecture, result.data)
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
-            types |= match_probes(shown, names, probed)
+            types |= match_probes(shown, answers.names, answers.types)
             if unknown := unknown_subjects(unit, shown, types):
-                more = self._probe(unit, options, list(unknown))[4]
-                types |= {unknown[subject]: found for subject, found in more.items()}
-            signatures = describe(unit, shown, types, answers)
-            images.append(replace(image, log=messages, names=names, signatures=signatures, trace=times))
+                more = Attempt(unit.instantiate, subjects=list(unknown))
+                found = self._ask_in(directory, unit, options, more)[1].types
+                types |= {unknown[subject]: type_ for subject, type_ in found.items()}
+            signatures = describe(unit, shown, types, answers.meanings)
+            described = replace(image, log=result.log, names=answers.names, signatures=signatures)
+            images.append(replace(described, trace=result.trace))
         return tuple(images)
 
-    def _compile_apart(self, unit: TranslationUnit, architecture: Architecture) -> tuple[bytes, str, Trace]:
-        """Compile without probes."""
-        options = [*target_options(architecture), *options_of(unit, architecture)]
-        return self._run(unit, with_instantiations(unit), options)
-
-    def _assemble(
-        self, unit: TranslationUnit, text: bytes, architecture: Architecture, trace: Trace
-    ) -> tuple[bytes, str, Trace]:
-        """Assemble PTX, as nvcc itself does with it; return the cubin, the messages, and the whole trace."""
-        file = Path(unit.name).with_suffix(".ptx").name
-        options = [*target_options(architecture), *options_of(unit, architecture), *self._timing]
-        try:
-            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
-                (Path(name) / file).write_bytes(text)
-                command = [str(self.executable), *options, file, "-o", _OUTPUT]
-                environ = {**self._environ, "TMPDIR": name}
-                ended = process.run(command, environ=environ, directory=Path(name), compiles=unit.name)
-                if ended.exit_code == 0:
-                    data = (Path(name) / _OUTPUT).read_bytes()
-                    return data, ended.output.strip(), _with_times(trace, Path(name))
-        except OSError as error:
-            raise self._cannot_run(error) from None
-        raise _failure(ended.output.strip(), unit, ended)
-
-    def _probe(
-        self,
-        unit: TranslationUnit,
-        options: Sequence[str],
-        subjects: Sequence[str],
-        questions: Questions = NO_QUESTIONS,
-    ) -> tuple[bytes, str, Trace, dict[str, str], dict[str, Probed], dict[str, str]]:
-        """Compile to PTX with probes for `subjects` and `questions`, except those that nvcc rejects.
-
-        Returns the PTX, the messages, the trace, the lowered names of the instantiations, the types of the
-        subjects, and the answers to the questions.
-        """
-        first = len(unit.instantiate)
+    def _ask_in(
+        self, directory: Path, unit: TranslationUnit, options: Sequence[str], asked: Attempt
+    ) -> tuple[_Compiled, Answers]:
+        """Compile `unit` to PTX with the probes in `asked`, except those that nvcc rejects."""
         while True:
-            asked = list(questions.types)
-            probes = [probe(subject, index) for index, subject in enumerate(subjects)]
-            probes += (probe_type(questions.types[name], i) for i, name in enumerate(asked, len(probes)))
-            lines: list[int] = []
-            try:
-                text, log, trace = self._run(unit, with_probes(unit, probes, questions), options, lines)
-                break
-            except CompilationError as error:
-                accepted = [s for index, s in enumerate(subjects, first) if index not in lines]
-                rejected = [n for index, n in enumerate(asked, first + len(subjects)) if index in lines]
-                answered = questions.accepted(rejected, rejected_lines(error.problem))
-                if len(accepted) == len(subjects) and answered == questions:
-                    if questions.types:
-                        questions = NO_QUESTIONS  # they may be what makes a name ambiguous
-                        continue
-                    self._run(unit, with_instantiations(unit), options)  # for an error without probes
-                    raise
-                subjects, questions = accepted, answered
-        lowered = lowered_names(text)
-        names = dict(zip(unit.instantiate, lowered, strict=False))
-        types = map(read_probe, lowered[first : first + len(subjects)])
-        probed = {s: found for s, found in zip(subjects, types, strict=True) if found is not None}
-        answers = dict(zip(asked, lowered[first + len(subjects) :], strict=True))
-        return text, log, trace, names, probed, read_answers(questions, answers)
+            compiled = self._try(directory, unit, with_probes(unit, asked), options)
+            if compiled.succeeded:
+                return compiled, asked.read(lowered_names(compiled.data))
+            rejected = {line - FIRST_LINE for line in name_map_lines(compiled.log)}
+            following = asked.after(rejected, compiled.log)
+            if following is None:
+                self._compile_plain(directory, unit, options)  # for an error without probes
+                raise _failure(compiled.log, unit, compiled.ended)
+            asked = following
 
-    def _run(
-        self, unit: TranslationUnit, source: bytes, options: Sequence[str], rejected: list[int] | None = None
-    ) -> tuple[bytes, str, Trace]:
-        """Compile `source` in place of the unit's own; return the output, the messages and the trace.
-
-        `rejected` receives the indices of the rejected lines in the table after the source.
-        """
-        try:
-            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
-                directory = Path(name)
-                ended = self._run_in(directory, unit, source, [*options, *self._timing])
-                output = directory / _OUTPUT
-                succeeded = ended.exit_code == 0 and output.is_file()
-                data = output.read_bytes() if succeeded else b""
-                trace = self._trace(directory, unit) if succeeded else NO_TRACE
-        except OSError as error:
-            raise self._cannot_run(error) from None
-        log = _without_directory(ended.output, directory)
-        log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
-        if succeeded:
-            return data, log, trace
-        if self.launcher:
-            self._check_launcher(self.launcher, ended)
-        if rejected is not None:
-            rejected += (line - FIRST_LINE for line in name_map_lines(log))
+    def _compile_plain(self, directory: Path, unit: TranslationUnit, options: Sequence[str]) -> _Compiled:
+        """Compile without probes. Raises :class:`~cuda_ext.errors.CompilationError`."""
+        compiled = self._try(directory, unit, with_instantiations(unit), options)
+        if compiled.succeeded:
+            return compiled
 
         def compile_again(changed: TranslationUnit) -> str:
-            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
-                again = self._run_in(Path(name), changed, changed.source, options)
-                return _without_directory(again.output, Path(name))
+            return self._try(directory, changed, changed.source, options).log
 
-        raise _failure(log, unit, ended, compile_again)
+        raise _failure(compiled.log, unit, compiled.ended, compile_again)
 
-    @property
-    def _timing(self) -> list[str]:
-        # With -fdevice-time-trace, which also knows the headers, nvcc generates different code.
-        return [f"--time={_TIMES}"] if self.timed and not self.launcher else []
+    def _assemble(
+        self, directory: Path, unit: TranslationUnit, compiled: _Compiled, architecture: Architecture
+    ) -> _Compiled:
+        """Assemble PTX, as nvcc itself does with it, to a cubin."""
+        file = Path(unit.name).with_suffix(".ptx").name
+        (directory / file).write_bytes(compiled.data)
+        options = [*target_options(architecture), *options_of(unit, architecture), *self._timing]
+        command = [str(self.executable), *options, file, "-o", _OUTPUT]
+        ended = _run(command, directory, unit, {**self._environ, "TMPDIR": str(directory)})
+        if ended.exit_code != 0:
+            raise _failure(ended.output.strip(), unit, ended)
+        log = "\n".join(filter(None, (compiled.log, ended.output.strip())))
+        trace = _with_times(compiled.trace, directory)
+        return _Compiled(ended, log, (directory / _OUTPUT).read_bytes(), trace)
 
-    def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
-        opened = make_dependencies((directory / _READ).read_text())
-        names = {os.path.normpath(directory / path).removeprefix(f"{directory}/") for path in opened}
-        reads = header_names(names - {unit.name}, unit, self.search_path(unit))
-        return _with_times(Trace(reads), directory)
-
-    def _run_in(
+    def _try(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
-    ) -> process.Completed:
+    ) -> _Compiled:
+        """Compile `source` in place of the unit's own."""
         write_files(directory, {**unit.headers, unit.name: source})
         seed = sha256(unit.name.encode()).hex()[:16]
         command = [
@@ -284,12 +236,32 @@ class Nvcc:
             "--keep",
             *host_options(unit, self._header_directories),
             *options,
+            *self._timing,
             *("-x", "cu", unit.name, "-o", _OUTPUT),
         ]
         # The files of a killed compiler are removed with the directory; the server that sccache leaves
         # running needs a permanent one.
         environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
-        return process.run(command, environ=environ, directory=directory, compiles=unit.name)
+        ended = _run(command, directory, unit, environ)
+        log = _without_directory(ended.output, directory)
+        log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
+        if ended.exit_code == 0 and (directory / _OUTPUT).is_file():
+            data = (directory / _OUTPUT).read_bytes()
+            return _Compiled(ended, log, data, self._trace(directory, unit), succeeded=True)
+        if self.launcher:
+            self._check_launcher(self.launcher, ended)
+        return _Compiled(ended, log)
+
+    @property
+    def _timing(self) -> list[str]:
+        # With -fdevice-time-trace, which also knows the headers, nvcc generates different code.
+        return [f"--time={_TIMES}"] if self.timed and not self.launcher else []
+
+    def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
+        opened = make_dependencies((directory / _READ).read_text())
+        names = {os.path.normpath(directory / path).removeprefix(f"{directory}/") for path in opened}
+        reads = header_names(names - {unit.name}, unit, self.search_path(unit))
+        return _with_times(Trace(reads), directory)
 
     def _cannot_run(self, error: OSError) -> BuildError:
         if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
@@ -350,6 +322,15 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
         "TZ": "UTC",  # __TIMESTAMP__
         "LC_ALL": "C",
     }
+
+
+def _run(
+    command: Sequence[str], directory: Path, unit: TranslationUnit, environ: Mapping[str, str]
+) -> process.Completed:
+    """Run nvcc in `directory`, without the outputs of an earlier run: it appends to the times."""
+    for name in (_OUTPUT, _TIMES):
+        (directory / name).unlink(missing_ok=True)
+    return process.run(command, environ=environ, directory=directory, compiles=unit.name)
 
 
 def _with_times(trace: Trace, directory: Path) -> Trace:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import (
     include_directories,
@@ -19,6 +19,7 @@ from cuda_ext.compiler.compile_options import (
 )
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
+from cuda_ext.compiler.signatures.attempt import Attempt
 from cuda_ext.compiler.signatures.probes import (
     addresses_to_keep,
     declarations_of,
@@ -27,7 +28,7 @@ from cuda_ext.compiler.signatures.probes import (
     without_unused_variables,
 )
 from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
-from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, ask
+from cuda_ext.compiler.signatures.spellings import ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
@@ -35,7 +36,7 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import without_warnings_in
 from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
-from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, Attempt, NvrtcProgram
+from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.nvrtc_traces import (
     is_untraced,
     measure_phases,
@@ -47,6 +48,20 @@ from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders
 # Modules that sources without headers do not need are imported where they are used.
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class _Attempt(NamedTuple):
+    """One compilation: names and types to ask for, and options that it may go without."""
+
+    asked: Attempt
+    minimal: list[str]
+    precompiled: list[str]
+    tracing: list[str]
+    has_restored_headers: bool = False
+
+    @property
+    def more_options(self) -> list[str]:
+        return [*self.minimal, *self.precompiled, *self.tracing]
 
 
 class Nvrtc:
@@ -127,7 +142,8 @@ class Nvrtc:
             return images
         # Compiling to a cubin also yields the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last)]
-        program, trace = self._run(unit, options, known_subjects(unit), precompiles=True, questions=ask(unit))
+        asked = Attempt(unit.instantiate, subjects=known_subjects(unit), questions=ask(unit))
+        program, trace = self._run(unit, options, asked, precompiles=True)
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, self._log(program), trace)
             for a in architectures
@@ -136,7 +152,7 @@ class Nvrtc:
     def compile_tiles(self, unit: TranslationUnit, architecture: Architecture) -> tuple[NvrtcProgram, Trace]:
         """Compile the tile kernels of `unit` for this GPU; the program has their Tile IR."""
         options = [*self._options(unit), *_target(architecture.as_kind("ltoir"))]
-        return self._run(unit, options, known_subjects(unit))
+        return self._run(unit, options, Attempt(unit.instantiate, subjects=known_subjects(unit)))
 
     def _compile_lean(
         self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
@@ -149,9 +165,10 @@ class Nvrtc:
 
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, is_certain = addresses_to_keep(unit)
-        program, trace = self._run(unit, options, known_subjects(unit), addresses, True, ask(unit))
+        asked = Attempt(unit.instantiate, addresses, known_subjects(unit), ask(unit))
+        program, trace = self._run(unit, options, asked, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
-        kept = program.addresses
+        kept = list(program.answers.addresses)
         try:
             if not is_certain or len(kept) < len(addresses):
                 kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
@@ -181,22 +198,26 @@ class Nvrtc:
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
         signatures = self.describe(unit, image, program)
-        return replace(image, log=log, names=program.names, signatures=signatures, text=text, trace=trace)
+        return replace(
+            image, log=log, names=program.answers.names, signatures=signatures, text=text, trace=trace
+        )
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """Return the signatures of everything in `image`, which `program` made."""
-        meanings = program.answers
+        meanings = program.answers.meanings
         if image.architecture.kind == "ltoir":  # it shows no names
             architecture = image.architecture.as_kind("ptx")
             options = [*self._options(unit), *_target(architecture)]
-            program, _ = self._run(unit, options, known_subjects(unit))
+            program, _ = self._run(unit, options, Attempt(unit.instantiate, subjects=known_subjects(unit)))
             image = read_image(architecture, program.image("ptx"))
-        types = match_probes(image, program.names, program.probed)
+        known = program.answers.types
+        types = match_probes(image, program.answers.names, known)
         unknown = unknown_subjects(unit, image, types)
-        if asked := [subject for subject in unknown if subject not in program.probed]:
+        if more := [subject for subject in unknown if subject not in known]:
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
-            program.probed.update(self._run(unit, options, asked)[0].probed)  # for another image, too
-        types |= {n: program.probed[subject] for subject, n in unknown.items() if subject in program.probed}
+            asked = Attempt(unit.instantiate, subjects=more)
+            known.update(self._run(unit, options, asked)[0].answers.types)  # for another image, too
+        types |= {name: known[subject] for subject, name in unknown.items() if subject in known}
         return describe(unit, image, types, meanings)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
@@ -212,26 +233,19 @@ class Nvrtc:
         return link_options(unit.options) if can_optimise() else None
 
     def _run(
-        self,
-        unit: TranslationUnit,
-        options: list[str],
-        subjects: Sequence[str],
-        addresses: Sequence[str] = (),
-        precompiles: bool = False,
-        questions: Questions = NO_QUESTIONS,
+        self, unit: TranslationUnit, options: list[str], asked: Attempt, precompiles: bool = False
     ) -> tuple[NvrtcProgram, Trace]:
-        """Compile `unit` with probes for `subjects` and `questions`, except those that it rejects.
+        """Compile `unit` with the probes in `asked`, except those that it rejects.
 
-        `addresses` are the addresses of variables whose lowered names are needed. With `precompiles`,
-        the shared headers are precompiled. Returns the program and its trace.
+        With `precompiles`, the shared headers are precompiled. Returns the program and its trace.
         """
         earlier: list[Span] = []
         precompiled = self._precompile(unit, options, earlier) if precompiles else []
         minimal = [_MINIMAL] if _is_simple(unit) else []
         with self._time_trace(unit, options) as (tracing, spans):
-            attempt = Attempt(subjects, addresses, questions, minimal, precompiled, tracing)
+            attempt = _Attempt(asked, minimal, precompiled, tracing)
             while True:
-                program = NvrtcProgram(unit, attempt.subjects, attempt.addresses, attempt.questions)
+                program = NvrtcProgram(unit, attempt.asked)
                 succeeded = program.compile([*options, *attempt.more_options])
                 following = self._reduce(attempt, program, succeeded)
                 if following is None:
@@ -252,31 +266,24 @@ class Nvrtc:
         began = max((span.start + span.duration for span in earlier), default=0.0)
         return program, Trace(reads, (*earlier, *(s._replace(start=s.start + began) for s in spans)))
 
-    def _reduce(self, attempt: Attempt, program: NvrtcProgram, succeeded: bool) -> Attempt | None:
+    def _reduce(self, attempt: _Attempt, program: NvrtcProgram, succeeded: bool) -> _Attempt | None:
         """Return `attempt` without the first part that `program` rejects; ``None`` if its result counts."""
         if attempt.tracing and is_untraced(program.log):
             return attempt._replace(tracing=[])
         rejected = set() if succeeded else program.rejected()
-        accepted = attempt.questions if succeeded else program.accepted_questions
-        is_answer = succeeded or rejected or accepted != attempt.questions
-        if attempt.precompiled and not (program.used_precompiled_headers and is_answer):
-            # Without these, the image or the error is the final one.
-            if self._precompiled and not program.used_precompiled_headers:
-                self._precompiled.forget()
-            return attempt._replace(precompiled=[])
+        if attempt.precompiled:
+            is_answer = succeeded or attempt.asked.without(rejected, program.log) != attempt.asked
+            if not (program.used_precompiled_headers and is_answer):
+                # Without these, the image or the error is the final one.
+                if self._precompiled and not program.used_precompiled_headers:
+                    self._precompiled.forget()
+                return attempt._replace(precompiled=[])
         if succeeded:
             return None
-        if accepted != attempt.questions:
-            return attempt._replace(questions=accepted)
         if attempt.minimal:
             return attempt._replace(minimal=[])
-        if rejected:
-            return attempt._replace(
-                subjects=[subject for subject in attempt.subjects if subject not in rejected],
-                addresses=[address for address in attempt.addresses if address not in rejected],
-            )
-        if attempt.questions.types:  # they may be what makes a name ambiguous
-            return attempt._replace(questions=NO_QUESTIONS)
+        if asked := attempt.asked.after(rejected, program.log):
+            return attempt._replace(asked=asked)
         if not attempt.has_restored_headers and self._restore_headers():
             return attempt._replace(has_restored_headers=True)
         return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from cuda_ext.compiler.signatures.attempt import Attempt
 from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
@@ -137,7 +138,7 @@ def lowered() -> Mapping[str, str]:
     program = NvrtcProgram(sample(*spellings))
     directories = (f"-I{directory}" for directory in nvrtc().header_directories)
     assert program.compile(["-arch=sm_90", "-fdevice-syntax-only", *directories]), program.log
-    return program.names
+    return program.answers.names
 
 
 def find(built: Manifest, spelling: str) -> str | None:
@@ -181,7 +182,7 @@ def test_questions_leave_no_trace(architecture):
     target = Architecture.parse(architecture)
     images = []
     for questions in (NO_QUESTIONS, ask(sample(*INSTANTIATE))):
-        program = NvrtcProgram(sample(*INSTANTIATE), questions=questions)
+        program = NvrtcProgram(sample(*INSTANTIATE), Attempt(INSTANTIATE, questions=questions))
         assert program.compile([*options, "--frandom-seed=device/unit.cu", "-lineinfo"]), program.log
         images.append(program.image(target.kind))
     assert images[0] == images[1]
@@ -253,9 +254,10 @@ def test_a_namespace_that_is_used_makes_no_question_ambiguous():
     using real = float;
     template <class T> __global__ void zero(T* p) { *p = T(); }
     """
-    program = NvrtcProgram(unit(source, "zero<float>"), questions=ask(unit(source, "zero<float>")))
+    given = unit(source, "zero<float>")
+    program = NvrtcProgram(given, Attempt(given.instantiate, questions=ask(given)))
     assert program.compile(["-arch=sm_90"]), program.log
-    assert program.answers["real"] == "float"
+    assert program.answers.meanings["real"] == "float"
 
 
 def test_an_ambiguous_name_costs_no_other_answer():

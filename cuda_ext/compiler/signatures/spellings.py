@@ -46,7 +46,7 @@ class Questions(NamedTuple):
     scopes: Mapping[str, str] = {}
     auto: tuple[str, ...] = ()
 
-    def accepted(self, rejected: Collection[str], lines: Collection[int]) -> Questions:
+    def accepted(self, rejected: Iterable[str], lines: Collection[int]) -> Questions:
         """Return the questions without the `rejected` ones, and without those declared in `lines`."""
         if max(lines, default=0) > len(self.scopes):
             return NO_QUESTIONS

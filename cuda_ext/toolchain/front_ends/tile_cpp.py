@@ -78,7 +78,7 @@ class TileCpp:
             described = replace(
                 image,
                 log=program.log,
-                names=program.names,
+                names=program.answers.names,
                 signatures=self._nvrtc.describe(unit, image, program),
                 launches=dict.fromkeys(image.entries, _LAUNCH),
                 trace=trace,

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import common_options, definitions
+from cuda_ext.compiler.signatures.attempt import Attempt
 from cuda_ext.compiler.signatures.probes import PROBES
-from cuda_ext.compiler.signatures.spellings import Questions, append_questions
+from cuda_ext.compiler.signatures.spellings import append_questions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats import ptx
@@ -36,17 +37,14 @@ def with_instantiations(unit: TranslationUnit) -> bytes:
     return _with_table(unit.source, declaration, addresses, "};")
 
 
-def with_probes(unit: TranslationUnit, probes: Sequence[str], questions: Questions) -> bytes:
-    """Append a kernel with the addresses of instantiations and probes, which can be removed again.
-
-    `probes` include those for the `questions`.
-    """
-    source, expressions = with_instantiations(unit), (*unit.instantiate, *probes)
-    addresses = [f"*cuda_ext_address++ = (void*)&{expression};" for expression in expressions]
+def with_probes(unit: TranslationUnit, asked: Attempt) -> bytes:
+    """Append a kernel with the addresses of instantiations and probes, which can be removed again."""
+    source = with_instantiations(unit)
+    addresses = [f"*cuda_ext_address++ = (void*)&{expression};" for expression in asked.expressions]
     # A template: names of internal linkage contain another name of the source, if it has any.
     declaration = f"template <int> __global__ void {_TABLE}(void* volatile* cuda_ext_address) {{"
     end = f"}} template __global__ void {_TABLE}<0>(void* volatile*);"
-    before = append_questions(_DEFINED_PROBES.encode(), questions).decode() if probes else ""
+    before = append_questions(_DEFINED_PROBES.encode(), asked.questions).decode() if asked.probes else ""
     return _with_table(source, declaration, addresses, end, before)
 
 

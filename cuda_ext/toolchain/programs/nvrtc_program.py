@@ -9,16 +9,10 @@ from _thread import allocate_lock
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
-from typing import NamedTuple
 
-from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, probe_type, read_probe
-from cuda_ext.compiler.signatures.spellings import (
-    NO_QUESTIONS,
-    Questions,
-    append_questions,
-    read_answers,
-    rejected_lines,
-)
+from cuda_ext.compiler.signatures.attempt import Answers, Attempt
+from cuda_ext.compiler.signatures.probes import PROBES
+from cuda_ext.compiler.signatures.spellings import append_questions
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import ImageKind
@@ -58,53 +52,26 @@ def _is_known(option: str) -> bool:
     return all(knows_option(name) for name in _DISPENSABLE if option.startswith(name))
 
 
-class Attempt(NamedTuple):
-    """One compilation of a unit: the parts that it may go without."""
-
-    subjects: Sequence[str]
-    addresses: Sequence[str]
-    questions: Questions
-    minimal: list[str]
-    precompiled: list[str]
-    tracing: list[str]
-    has_restored_headers: bool = False
-
-    @property
-    def more_options(self) -> list[str]:
-        return [*self.minimal, *self.precompiled, *self.tracing]
-
-
 class NvrtcProgram:
-    """One ``nvrtcProgram``, destroyed with the object.
+    """One ``nvrtcProgram``, destroyed with the object; `asked` are names and types to ask for.
 
-    It lowers the names of instantiations and of the variables at `addresses`, and has probes for `subjects`
-    and for the `questions` about spellings.
+    Without `asked`, these are the lowered names of the unit's instantiations.
     """
 
-    def __init__(
-        self,
-        unit: TranslationUnit,
-        subjects: Sequence[str] = (),
-        addresses: Sequence[str] = (),
-        questions: Questions = NO_QUESTIONS,
-    ) -> None:
+    def __init__(self, unit: TranslationUnit, asked: Attempt | None = None) -> None:
         self._handle = ctypes.c_void_p()
         self._nvrtc = open_library("nvrtc")
         self._name = unit.name
-        self._requested = unit.instantiate
-        self._addresses = addresses
-        self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
-        self._questions = questions
-        asked = enumerate(questions.types.items(), len(subjects))
-        self._asked = {probe_type(type_, index): name for index, (name, type_) in asked}
+        self._asked = asked or Attempt(unit.instantiate)
+        self._expressions = self._asked.expressions
         # A header of the project keeps its name, which macros do not make then.
         named = {name.removeprefix(NAMED): text for name, text in unit.headers.items()}
         headers = {**named, **unit.headers, _PROBES: PROBES.encode()}
         names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
-        source, name = append_questions(unit.source, questions), unit.name.encode()
+        source, name = append_questions(unit.source, self._asked.questions), unit.name.encode()
         handle = ctypes.byref(self._handle)
         self._check(self._nvrtc.nvrtcCreateProgram(handle, source, name, len(names), contents, names))
-        for expression in (*unit.instantiate, *addresses, *self._probes, *self._asked):
+        for expression in self._expressions:
             self._check(self._nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
 
     def compile(self, options: Sequence[str]) -> bool:
@@ -156,51 +123,19 @@ class NvrtcProgram:
         return buffer.raw
 
     @cached_property
-    def names(self) -> dict[str, str]:
-        """The lowered name of each requested instantiation."""
-        return {expression: self._lowered_name(expression) for expression in self._requested}
+    def answers(self) -> Answers:
+        return self._asked.read(list(map(self._lowered_name, self._expressions)))
 
-    @property
-    def addresses(self) -> list[str]:
-        """The lowered names of the variables."""
-        return list(map(self._lowered_name, self._addresses))
-
-    @cached_property
-    def probed(self) -> dict[str, Probed]:
-        """The types of the subjects."""
-        types = {s: read_probe(self._lowered_name(expression)) for expression, s in self._probes.items()}
-        return {subject: found for subject, found in types.items() if found is not None}
-
-    @cached_property
-    def answers(self) -> dict[str, str]:
-        """The meanings of the names in the questions."""
-        lowered = {asked: self._lowered_name(expression) for expression, asked in self._asked.items()}
-        return read_answers(self._questions, lowered)
-
-    def rejected(self) -> set[str]:
-        """The subjects and addresses that were rejected.
+    def rejected(self) -> set[int]:
+        """Return the indices of the expressions that were rejected.
 
         The compiler knows no such name or several, or a kernel has a parameter of an anonymous namespace.
         """
-        names, subjects = self._refused_expressions(), list(self._probes.values())
-        unknown = {subject for expression, subject in self._probes.items() if expression in names}
-        indices = (int(index) for index in re.findall(_INTERNAL, self.log))
-        internal = {subjects[index] for index in indices if index < len(subjects)}
-        return unknown | internal | (names & set(self._addresses))
-
-    @property
-    def accepted_questions(self) -> Questions:
-        """The questions without the rejected ones."""
-        names = self._refused_expressions()
-        internal = set(map(int, re.findall(_INTERNAL, self.log)))
-        asked = enumerate(self._asked.items(), len(self._probes))
-        rejected = [name for i, (expression, name) in asked if expression in names or i in internal]
-        return self._questions.accepted(rejected, rejected_lines(self.log))
-
-    def _refused_expressions(self) -> set[str]:
-        expressions = {*self._requested, *self._addresses, *self._probes, *self._asked}
-        in_order = sorted(expressions, key=str.encode)
-        return {in_order[line - _FIRST_LINE] for line in name_map_lines(self.log)}
+        in_order = sorted(set(self._expressions), key=str.encode)
+        names = {in_order[line - _FIRST_LINE] for line in name_map_lines(self.log)}
+        unknown = {index for index, expression in enumerate(self._expressions) if expression in names}
+        first_probe = len(self._asked.instantiate) + len(self._asked.addresses)
+        return unknown | {first_probe + int(index) for index in re.findall(_INTERNAL, self.log)}
 
     def _lowered_name(self, expression: str) -> str:
         name, lowered = expression.encode(), ctypes.c_char_p()

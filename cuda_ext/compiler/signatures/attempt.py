@@ -1,0 +1,87 @@
+"""The names and types that one compilation is asked for, and its answers, which are in lowered names.
+
+A compiler that rejects a part compiles nothing. The next attempt leaves that part out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import compress, islice
+from typing import NamedTuple, TypeVar
+
+from cuda_ext.compiler.signatures.probes import Probed, probe, probe_type, read_probe
+from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, read_answers, rejected_lines
+
+_T = TypeVar("_T")
+
+
+class Answers(NamedTuple):
+    """The lowered names of instantiations and of variables, types of subjects, and meanings of names."""
+
+    names: Mapping[str, str]
+    addresses: Sequence[str]
+    types: dict[str, Probed]
+    meanings: Mapping[str, str]
+
+
+class Attempt(NamedTuple):
+    """The instantiations of a unit, addresses of variables, and subjects and questions for probes.
+
+    All attempts have the same instantiations, since without one the image is incomplete.
+    """
+
+    instantiate: Sequence[str] = ()
+    addresses: Sequence[str] = ()
+    subjects: Sequence[str] = ()
+    questions: Questions = NO_QUESTIONS
+
+    @property
+    def probes(self) -> list[str]:
+        """The name expressions of the probes. Errors of NVRTC name a probe by its index."""
+        about = [probe(subject, index) for index, subject in enumerate(self.subjects)]
+        types = enumerate(self.questions.types.values(), len(about))
+        return [*about, *(probe_type(type_, index) for index, type_ in types)]
+
+    @property
+    def expressions(self) -> Sequence[str]:
+        """All name expressions."""
+        return (*self.instantiate, *self.addresses, *self.probes)
+
+    def without(self, rejected: Collection[int], log: str) -> Attempt:
+        """Leave out the `rejected` expressions, by index, and questions whose declarations `log` rejects."""
+        flags = [index in rejected for index, _ in enumerate(self.expressions)]
+        _, addresses, subjects, asked = self._divide(flags)
+        return self._replace(
+            addresses=_unless(self.addresses, addresses),
+            subjects=_unless(self.subjects, subjects),
+            questions=self.questions.accepted(compress(self.questions.types, asked), rejected_lines(log)),
+        )
+
+    def after(self, rejected: Collection[int], log: str) -> Attempt | None:
+        """Return the next attempt after this one failed; ``None`` if the source itself is at fault."""
+        following = self.without(rejected, log)
+        if following != self:
+            return following
+        # Questions may be what makes a name ambiguous.
+        return self._replace(questions=NO_QUESTIONS) if self.questions.types else None
+
+    def read(self, lowered: Sequence[str]) -> Answers:
+        """Read the answers from the `lowered` names of the expressions."""
+        names, addresses, about, asked = self._divide(lowered)
+        types = {subject: read_probe(name) for subject, name in zip(self.subjects, about, strict=True)}
+        return Answers(
+            dict(zip(self.instantiate, names, strict=True)),
+            addresses,
+            {subject: found for subject, found in types.items() if found is not None},
+            read_answers(self.questions, dict(zip(self.questions.types, asked, strict=True))),
+        )
+
+    def _divide(self, items: Sequence[_T]) -> list[list[_T]]:
+        """Divide `items`, one for each expression, by what the expressions are."""
+        remaining = iter(items)
+        parts = (self.instantiate, self.addresses, self.subjects, self.questions.types)
+        return [list(islice(remaining, len(part))) for part in parts]
+
+
+def _unless(items: Sequence[_T], flags: Sequence[bool]) -> list[_T]:
+    return [item for item, flag in zip(items, flags, strict=True) if not flag]
