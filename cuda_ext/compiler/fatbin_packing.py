@@ -55,10 +55,6 @@ def pack(
                 version=read_tile_ir(image.data).version if image.architecture.kind == "tileir" else None,
             )
         )
-    usage = tuple(
-        {e: image.usage[lowered] for e, lowered in names.items() if lowered in image.usage}
-        for image, names in zip(images, kernel_names, strict=True)
-    )
     warnings = (
         f"{plan.stem}: several units define a {name!r} of their own, which cannot be selected by name"
         for name in ambiguous
@@ -67,7 +63,7 @@ def pack(
     meanings = describe_spellings(kernels, requested, signatures.meanings)
     unit = Unit(tuple(unit.described for unit in plan.units), tuple(described), meanings)
     code = tuple(map(_digests_of_code, images, kernel_names))
-    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage, code, signatures.conditions)
+    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), code, signatures.conditions)
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:

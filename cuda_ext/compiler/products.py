@@ -89,8 +89,8 @@ class Library(NamedTuple):
     """The part of a manifest that describes one library, and the files that it names.
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
-    warnings; ``usage`` has, for each image, the resources of its kernels by expression, and ``code`` digests
-    of their instructions. ``conditions`` are those of :class:`Signatures`. ``reads`` are the headers that its
+    warnings; ``code`` has, for each image, digests of the instructions of its kernels, by expression.
+    ``conditions`` are those of :class:`Signatures`. ``reads`` are the headers that its
     compilations read, as in :class:`Trace`.
     """
 
@@ -99,7 +99,6 @@ class Library(NamedTuple):
     symbols: tuple[Symbol, ...] = ()
     files: Mapping[str, bytes] = {}
     log: tuple[str, ...] = ()
-    usage: tuple[Mapping[str, Resources], ...] = ()
     code: tuple[Mapping[str, str], ...] = ()
     conditions: Mapping[str, tuple[Condition, ...]] = {}
     reads: frozenset[str] = frozenset()

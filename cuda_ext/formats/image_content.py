@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
@@ -62,6 +63,17 @@ def read_images(data: bytes, architecture: str = "") -> list[ImageContent]:
     :class:`~cuda_ext.errors.BuildError` or :class:`~cuda_ext.errors.FatbinError` for damaged data.
     """
     return [_read_image(entry) for entry in _list_images(data, architecture)]
+
+
+def join_images(images: Iterable[ImageContent]) -> ImageContent:
+    """Return one record with the sizes of all `images`; whatever else it has is that of the first one."""
+    listed = list(images)
+    parts: Counter[str] = Counter()
+    for image in listed:
+        parts.update(image.parts)
+    sizes = sum(image.size for image in listed), sum(image.stored for image in listed)
+    first = listed[0] if listed else ImageContent("", "cubin", "none", 0, 0, {})
+    return first._replace(size=sizes[0], stored=sizes[1], parts=parts)
 
 
 def _list_images(data: bytes, architecture: str) -> list[FatbinEntry]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from cuda_ext.builder.report.build_record import (
     BuildRecord,
-    ImageSizes,
     JobRecord,
     decode_record,
     encode_record,
@@ -21,6 +20,7 @@ from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.store import pack, unpack
 from cuda_ext.facts.codec import DecodingError, decode, decode_fields, encode, encode_fields
 from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.image_content import ImageContent
 from cuda_ext.runtime.jit.request import Entry
 from tests.fuzz import strategies
 from tests.fuzz.strategies import damaged_bytes
@@ -33,7 +33,7 @@ REPORT = BuildRecord(
     2,
     ("nvrtc 13.5",),
     (JobRecord("p.k", "a.cu", "sm_90", "compile", "compiled", "1", 0.0, 0.5),),
-    {("p.k", "a.cu", "sm_90"): ImageSizes(60, {"code": 100})},
+    {("p.k", "a.cu", "sm_90"): ImageContent("sm_90", "cubin", "zstd", 60, 100, {"code": 100})},
     {("p.k", "a.cu", "k", "sm_90"): Resources(100, 32, 0, 0, 0, 16, 4)},
     {("p/k/a.fatbin",): 60},
 )

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_ext.builder.report.build_record import Action, BuildRecord, ImageSizes, JobRecord
+from cuda_ext.builder.report.build_record import Action, BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
 from cuda_ext.builder.report.difference import Place
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.errors import BuildError, CudaExtError
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.formats.image_content import read_images
+from cuda_ext.formats.image_content import ImageContent, join_images, read_images
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
@@ -88,7 +89,7 @@ class BuildLog:
             check_replaceable(self._trace, "trace of a build", is_trace)
 
     def _record(self, packages: list[tuple[Package, Iterable[Library]]]) -> BuildRecord:
-        images: defaultdict[Place, ImageSizes] = defaultdict(ImageSizes)
+        images: defaultdict[Place, list[ImageContent]] = defaultdict(list)
         kernel_count = image_count = 0
         kernels: dict[Place, Resources] = {}
         for package, libraries in packages:
@@ -97,11 +98,12 @@ class BuildLog:
                 place = package.name, sources[0].name if len(sources) == 1 else package.name
                 kernel_count += len(library.kernels)
                 image_count += len(library.unit.images)
-                contents = _read_contents(library)
-                for image, usage_of in zip(library.unit.images, library.usage, strict=True):
+                for content in _read_contents(library):
                     # A source is compiled several times if its instantiations are split.
-                    images[*place, image.architecture] += contents[image.file, image.architecture]
-                    kernels |= {(*place, name, image.architecture): u for name, u in usage_of.items()}
+                    images[*place, content.architecture].append(content._replace(kernels={}, variables={}))
+                    for name, resources in content.kernels.items():
+                        if resources:
+                            kernels[*place, name, content.architecture] = resources
         return BuildRecord(
             project=self._project,
             started=self._started.isoformat(timespec="seconds"),
@@ -109,7 +111,7 @@ class BuildLog:
             workers=self._workers,
             compilers=tuple(dict.fromkeys(package.compiler for package, _ in packages)),
             jobs=tuple(self._jobs),
-            images=images,
+            images={place: join_images(several) for place, several in images.items()},
             kernels=kernels,
             fatbins={
                 (f"{package.name}/{name}",): len(content)
@@ -122,16 +124,21 @@ class BuildLog:
         )
 
 
-def _read_contents(library: Library) -> Mapping[tuple[str, str], ImageSizes]:
-    """Return the sizes of each image of `library`, by file and architecture."""
-    images = library.unit.images
-    sizes = {(image.file, image.architecture): ImageSizes(0, {"other": image.size}) for image in images}
-    for file, architecture in {image.file: image.architecture for image in images}.items():
+def _read_contents(library: Library) -> Iterator[ImageContent]:
+    """Read the images of `library`. Their kernels are by name expression, as in a manifest."""
+    read: dict[tuple[str, str], ImageContent] = {}
+    for file, architecture in {image.file: image.architecture for image in library.unit.images}.items():
         with suppress(CudaExtError):  # others compiled it, and nothing else is known of it
             for content in read_images(library.files[file], architecture):
                 own = content.architecture if file.endswith(".fatbin") else architecture
-                sizes[file, own] = ImageSizes(content.stored, content.parts)
-    return sizes
+                read[file, own] = content
+    for image in library.unit.images:
+        kind = Architecture.parse(image.architecture).kind
+        unknown = ImageContent(image.architecture, kind, "none", 0, image.size, {"other": image.size})
+        content = read.get((image.file, image.architecture), unknown)
+        lowered = {k.expression: image.names.get(k.expression, k.lowered) for k in library.kernels}
+        kernels = {name: content.kernels.get(own) for name, own in lowered.items() if own}
+        yield content._replace(architecture=image.architecture, kernels=kernels)
 
 
 def _write(path: Path, content: bytes) -> None:

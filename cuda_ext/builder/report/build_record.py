@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cuda_ext.builder.report.difference import Build, Place
@@ -18,6 +17,7 @@ from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.facts.codec import decode, encode
 from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.image_content import ImageContent
 
 Action = Literal["compile", "link"]
 
@@ -45,28 +45,14 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageSizes:
-    """The bytes of an image or of several: ``stored`` in files, and ``parts`` by purpose, uncompressed."""
-
-    stored: int = 0
-    parts: Mapping[str, int] = field(default_factory=dict)
-
-    def __add__(self, other: ImageSizes) -> ImageSizes:
-        return ImageSizes(self.stored + other.stored, Counter(self.parts) + Counter(other.parts))
-
-    @property
-    def size(self) -> int:
-        return sum(self.parts.values())
-
-
-@dataclass(frozen=True, slots=True)
 class BuildRecord:
     """One build of a project.
 
     ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions (``nvrtc
-    13.5``). ``images`` are by module, unit and architecture; ``kernels`` are those of cubins, by module,
-    unit, name and architecture; ``fatbins`` are bytes as shipped, by path. A unit may have several images for
-    an architecture, and some kernels have no cubin, so ``kernel_count`` and ``image_count`` may be larger.
+    13.5``). ``images`` are by module, unit and architecture, without definitions; ``kernels`` are those of
+    cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path. A unit may have
+    several images for an architecture, and some kernels have no cubin, so ``kernel_count`` and
+    ``image_count`` may be larger.
     """
 
     project: str
@@ -75,7 +61,7 @@ class BuildRecord:
     workers: int
     compilers: tuple[str, ...]
     jobs: tuple[JobRecord, ...]
-    images: Mapping[Place, ImageSizes]
+    images: Mapping[Place, ImageContent]
     kernels: Mapping[Place, Resources]
     fatbins: Mapping[Place, int]
     kernel_count: int = 0

@@ -15,7 +15,6 @@ from typing import Any
 from cuda_ext.builder.rendering import templates
 from cuda_ext.builder.report.build_record import (
     BuildRecord,
-    ImageSizes,
     JobRecord,
     decode_record,
     encode_record,
@@ -26,13 +25,14 @@ from cuda_ext.builder.report.difference import Change, Changes, compare, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.facts.codec import sha256
+from cuda_ext.formats.image_content import join_images
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 
 # A text in the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'
 _HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
-_SCHEMA = 5
+_SCHEMA = 6
 # Rows that a page holds: the most expensive headers, and the largest changes.
 _LIMITS = {"headers": 60, "changes": 300, "contents": 100}
 # The number of rows for which a page has elements; its script draws the other rows, perhaps thousands, from
@@ -91,7 +91,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     style, script = (Path(files, f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     spans = [nest_spans(job) for job in record.jobs if job.spans]
     headers = sum_times(spans, header_of)
-    everything = sum(record.images.values(), ImageSizes())
+    everything = join_images(record.images.values())
     now, then = _sum_up(record), _sum_up(previous) if previous else None
     changes = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(

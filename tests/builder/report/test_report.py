@@ -18,7 +18,6 @@ import pytest
 from cuda_ext.builder.report import html_page as pages
 from cuda_ext.builder.report.build_record import (
     BuildRecord,
-    ImageSizes,
     JobRecord,
     decode_record,
     encode_record,
@@ -26,7 +25,9 @@ from cuda_ext.builder.report.build_record import (
 from cuda_ext.builder.report.difference import Change, Place, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.compiler.products import HEADER, Span
+from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
+from cuda_ext.formats.image_content import ImageContent
 
 ROOT = Path(__file__).parents[3]
 MODULE = "example_project.kernels"
@@ -96,10 +97,11 @@ def build(**changes: Any) -> BuildRecord:
     return BuildRecord(**{**values, **derived})
 
 
-def image_of(architecture: str, size: int) -> ImageSizes:
+def image_of(architecture: str, size: int) -> ImageContent:
     is_cubin = architecture.startswith("sm_")
     parts = {"code": size // 2, "symbols": size - size // 2} if is_cubin else {"PTX": size}
-    return ImageSizes(size // 4, parts)
+    kind = Architecture.parse(architecture).kind if architecture.startswith(("sm_", "compute_")) else "cubin"
+    return ImageContent(architecture, kind, "zstd", size // 4, size, parts)
 
 
 def without_spans(record: BuildRecord) -> BuildRecord:
