@@ -75,6 +75,7 @@ EXAMPLES = {
     "pre-include": 'pre-include = ["my_package/config.h"]',
     "fast-math": "fast-math = true",
     "relaxed-constexpr": "relaxed-constexpr = true",
+    "std-headers": "std-headers = false",
     "instantiate": """\
 instantiate = [
   "axpy<float>",

@@ -112,7 +112,8 @@ class Options(NamedTuple):
     """The compile options of a translation unit, independent of the compiler.
 
     ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
-    included before the first line. ``relocatable`` requests device code that is linked later.
+    included before the first line. ``relocatable`` requests device code that is linked later. With
+    ``std_headers``, NVRTC finds the headers of the C++ standard library that libcu++ has.
     """
 
     std: str = "c++17"
@@ -122,6 +123,7 @@ class Options(NamedTuple):
     fast_math: bool = False
     relaxed_constexpr: bool = False
     relocatable: bool = False
+    std_headers: bool = True
 
     def __hash__(self) -> int:
         return hash((self.std, self.raw, self.pre_include))  # a mapping has no hash

@@ -60,6 +60,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     headers: Mapping[str, str] | None = None,
     fast_math: bool = False,
     relaxed_constexpr: bool = False,
+    std_headers: bool = True,
     compress: Compression = "size",
     report: Callable[[str], None] = lambda _: None,
 ) -> KernelModule:
@@ -108,6 +109,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         raw=read_texts("options", options),
         fast_math=bool(fast_math),
         relaxed_constexpr=bool(relaxed_constexpr),
+        std_headers=bool(std_headers),
     )
     _check_options(unit_options.raw)
     expressions = read_texts("instantiate", instantiate)

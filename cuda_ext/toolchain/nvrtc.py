@@ -117,7 +117,8 @@ class Nvrtc:
         return [*own, *map(Path, cuda_packages.header_directories(major, library))]
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        return [*include_directories(unit.options), *self._searched_directories]
+        standard = [_standard_headers()] if unit.options.std_headers else []
+        return [*include_directories(unit.options), *self._searched_directories, *standard]
 
     def capabilities(self) -> tuple[int, ...]:
         nvrtc, count = open_library("nvrtc"), ctypes.c_int()
@@ -145,7 +146,7 @@ class Nvrtc:
         asked = Attempt(unit.instantiate, subjects=known_subjects(unit), questions=ask(unit))
         program, trace = self._run(unit, options, asked, precompiles=True)
         return tuple(
-            self._finish(unit, a, program.image(a.kind), program, self._log(program), trace)
+            self._finish(unit, a, program.image(a.kind), program, self._log(program, unit), trace)
             for a in architectures
         )
 
@@ -177,7 +178,7 @@ class Nvrtc:
             return ()
         images = []
         for architecture, (data, log) in zip(architectures, linked, strict=True):
-            log = "\n".join(filter(None, (self._log(program), log)))
+            log = "\n".join(filter(None, (self._log(program, unit), log)))
             images.append(self._finish(unit, architecture, data, program, log, trace))
         return tuple(images)
 
@@ -255,7 +256,7 @@ class Nvrtc:
                 from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
                 log_of = partial(NvrtcProgram.log_of, [*options, *attempt.tracing])
-                raise explain(self._log(program), unit, lambda: self.header_directories, log_of)
+                raise explain(self._log(program, unit), unit, lambda: self._directories_for(unit), log_of)
         if self._scratch is None:
             return program, NO_TRACE
         reads = self._header_names(unit, attempt.tracing, spans)
@@ -303,10 +304,10 @@ class Nvrtc:
         # A unit without headers needs no search path; finding it may unpack NVRTC's own headers.
         return header_names(opened, unit, self.search_path(unit) if opened else ())
 
-    def _log(self, program: NvrtcProgram) -> str:
+    def _log(self, program: NvrtcProgram, unit: TranslationUnit) -> str:
         """Return NVRTC's messages, without its warnings about headers of the tool chain."""
         log = program.log
-        return without_warnings_in(log, self.header_directories) if ": warning " in log else log
+        return without_warnings_in(log, self._directories_for(unit)) if ": warning " in log else log
 
     def _precompile(self, unit: TranslationUnit, options: Sequence[str], spans: list[Span]) -> list[str]:
         """Return the options to use the shared headers in `unit`, if they are to be used.
@@ -344,8 +345,12 @@ class Nvrtc:
                 remedy="take it out: shared headers are precompiled without it, and --report has the times",
             )
         # Finding the directories may unpack the headers.
-        directories = self.header_directories if unit.needs_toolkit else []
+        directories = self._directories_for(unit) if unit.needs_toolkit else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
+
+    def _directories_for(self, unit: TranslationUnit) -> list[Path]:
+        """Return the directories of headers of the tool chain that `unit` may include, in order."""
+        return [*self.header_directories, *([_standard_headers()] if unit.options.std_headers else [])]
 
     def _restore_headers(self) -> bool:
         """Unpack NVRTC's own headers again if some have vanished; return True if they had."""
@@ -356,6 +361,13 @@ class Nvrtc:
             return False
         del self.header_directories
         return self.header_directories == before
+
+
+def _standard_headers() -> Path:
+    """Return the directory of the standard library's headers, which lead to libcu++."""
+    from pathlib import Path
+
+    return Path(__file__).parents[1] / "include" / "cuda_ext" / "standard"
 
 
 # The share of its PTX that may remain of a unit that the link assembles again. If more remains, most of it is

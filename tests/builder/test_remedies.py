@@ -76,8 +76,6 @@ def test_an_unknown_template_argument_is_answered_as_such(
 @pytest.mark.parametrize(
     "header",
     [
-        "cstdlib",
-        "stdio.h",
         "vector",
         "unistd.h",
         "curand_kernel.h",

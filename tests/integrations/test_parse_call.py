@@ -54,6 +54,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
     "pre_include": (["PRE_INCLUDE", "prelude.cuh"], ("prelude.cuh",)),
     "fast_math": (["FAST_MATH"], True),
     "relaxed_constexpr": (["RELAXED_CONSTEXPR", "ON"], True),
+    "std_headers": (["STD_HEADERS", "OFF"], False),
     "instantiate": (
         ["INSTANTIATE", "f<int>", "{ kernel = 'g<{T}, {N}>', T = ['a', 'b'], N = [1] }"],
         ("f<int>", "g<a, 1>", "g<b, 1>"),

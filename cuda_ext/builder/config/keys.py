@@ -95,6 +95,13 @@ class Settings:
     relaxed_constexpr: bool = _key(
         FLAG, False, "Lets device code call `constexpr` functions without `__device__`."
     )
+    std_headers: bool = _key(
+        FLAG,
+        True,
+        "Headers of the C++ standard library under NVRTC, such as `<cstdint>`, `<cmath>` and `<algorithm>`: "
+        "their names in `std` are those of libcu++. A header of the project or of an include directory with "
+        "such a name comes first.",
+    )
     instantiate: tuple[str, ...] = _key(
         INSTANTIATIONS,
         (),
@@ -195,6 +202,7 @@ OVERRIDABLE = (
     "pre-include",
     "fast-math",
     "relaxed-constexpr",
+    "std-headers",
     "instantiate",
     "split-instantiations",
 )

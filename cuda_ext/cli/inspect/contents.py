@@ -119,7 +119,11 @@ def spell_options(source: Source) -> str:
     if source.name.endswith(".py"):  # whose options are in the instantiations
         return ""
     options = source.options
-    flags = {"relaxed-constexpr": options.relaxed_constexpr, "relocatable": options.relocatable}
+    flags = {
+        "relaxed-constexpr": options.relaxed_constexpr,
+        "std-headers=false": not options.std_headers,
+        "relocatable": options.relocatable,
+    }
     return " ".join([*common_options(options), *(name for name, is_set in flags.items() if is_set)])
 
 

@@ -65,6 +65,8 @@ class Request(NamedTuple):
         fields.append(str(len(self.sources)))
         for source in self.sources:
             options = nvrtc_options(source.name, source.options)
+            if not source.options.std_headers:
+                options.append("std-headers=false")
             fields += source.name, source.sha256, str(len(options)), *options
             expressions = sorted(set(map(normalise, source.instantiate)))
             fields += str(len(expressions)), *expressions

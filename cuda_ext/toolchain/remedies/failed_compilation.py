@@ -12,7 +12,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, join_names
 from cuda_ext.toolchain.diagnostics import shorten_output, split_messages
 from cuda_ext.toolchain.remedies.bad_instantiations import HEADERS, explain_instantiations
-from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers, fill_in
+from cuda_ext.toolchain.remedies.missing_headers import CUDA_H, explain_missing_headers, fill_in
 
 
 class _Remedy(NamedTuple):
@@ -79,8 +79,13 @@ _FOR_NVRTC = (
     ),
     _Remedy(
         r'namespace "(std)" has no member "(\w+)"',
-        "of the host's C++ library, which NVRTC does not have; use cuda::std and its headers, such as "
-        "<cuda/std/cstdint> and <cuda/std/algorithm>, or set {nvcc}",
+        "add the standard header that declares it, such as <cstdint> or <algorithm>; the names of std are "
+        "those of libcu++, and what it lacks is for host code: {move}",
+    ),
+    _Remedy(
+        r'"cuda::std::(?:__\d+::)?(\w+)<.*" cannot be specialized in the current scope',
+        "the names of std are those of libcu++; specialize them outside of std, as in "
+        "template <> struct std::hash<Key>",
     ),
     _Remedy(r'identifier "(cuda[A-Z]\w+)" is undefined', "of the CUDA runtime, for host code; {move}"),
 )
@@ -90,6 +95,7 @@ _IN_TOOL_CHAIN = _Remedy(
     "of the images",
     "this is host code, which NVRTC does not compile",
 )
+_IN_CUDA_H = _IN_TOOL_CHAIN._replace(sentence=CUDA_H)
 _UNKNOWN = _Remedy("(?s)(.+)", "")
 _PLACE = re.compile(r"(\S.*\(\d+\)): error: ")
 _MESSAGES_SHOWN = 2  # of each remedy, and of those without one
@@ -160,7 +166,9 @@ def _explain_messages(log: str, nvrtc_headers: Callable[[], Sequence[Path]] | No
 def _remedy_of(message: str, table: Iterable[_Remedy], tool_chain: tuple[str, ...]) -> _Remedy:
     remedy = next((remedy for remedy in table if re.search(remedy.pattern, message)), _UNKNOWN)
     is_known = remedy is not _UNKNOWN
-    return _IN_TOOL_CHAIN if is_known and message.startswith(tool_chain) else remedy
+    if not is_known or not message.startswith(tool_chain):
+        return remedy
+    return _IN_CUDA_H if _place_of(message).rpartition("(")[0].endswith("/cuda.h") else _IN_TOOL_CHAIN
 
 
 def _place_of(message: str) -> str:

@@ -22,8 +22,14 @@ _MISSING_HEADER = (
     r"|'(?P<name3>[^']+)' file not found).*\n?)"
     r"(?P<excerpt>(?: *\d+ \| .*\n *\| [ ^~]*\n?|  .*\n *\^ *\n*)?)"
 )
+_LIBCUXX = "cuda/std/"  # without one of its headers, all others are missing, too
 _MOST_HEADERS = 8  # the number of headers that one error names
 
+CUDA_H = (
+    "<cuda.h> declares the driver API, for host code; leave it out, put it between #ifndef "
+    "__CUDACC_RTC__ and #endif, or set {nvcc}; a kernel with a tensor map can declare "
+    "struct alignas(64) CUtensorMap {{ unsigned long long opaque[16]; }};"
+)
 # Remedies by patterns of names. Before the name of a header that one of the tool chain includes come the name
 # of that one and a colon.
 _UNDER_NVRTC = {
@@ -32,10 +38,10 @@ _UNDER_NVRTC = {
         "NVRTC has built in what device code needs of <{name}>; leave this line out, or put it between "
         "#ifndef __CUDACC_RTC__ and #endif"
     ),
-    r"cuda\.h:.+": (
-        "<cuda.h> declares the driver API, for host code; leave it out, put it between #ifndef "
-        "__CUDACC_RTC__ and #endif, or set {nvcc}; a kernel with a tensor map can declare "
-        "struct alignas(64) CUtensorMap {{ unsigned long long opaque[16]; }};"
+    r"cuda\.h:.+": CUDA_H,
+    r".+:cuda/std/.+": (
+        "<{name}> is a header of libcu++, which is missing here or older; add {cccl} to requires in "
+        "[build-system], and to dependencies for compilation on demand"
     ),
     r".+:(?!crt/).+": (
         "this header needs <{name}>, which NVRTC does not have; if it is for host code, leave it out or "
@@ -124,7 +130,8 @@ def _collect(
     logs, stubs = [log], dict[str, bytes]()
     while len(stubs) < _MOST_HEADERS and (match := re.search(_MISSING_HEADER, logs[-1])):
         name = _missing_name(match)
-        if f"{NAMED}{name}" in stubs or name in unit.headers or not is_inner_path(name):
+        is_known = f"{NAMED}{name}" in stubs or name in unit.headers
+        if is_known or not is_inner_path(name) or name.startswith(_LIBCUXX):
             break
         stubs[f"{NAMED}{name}"] = b""
         logs.append(compile_again(unit.replace(headers={**unit.headers, **stubs}, instantiate=())))
@@ -165,7 +172,7 @@ def _equivalent(name: str, directories: Sequence[Path]) -> str:
         for candidate in candidates:
             if os.path.isfile(directory / candidate):  # noqa: PTH113 - a long name is an OSError there
                 instead = f"include <{candidate}> instead of <{name}> (its names are in cuda::std)"
-                return f"NVRTC has no host headers; {instead}, or {fill_in('set {nvcc}')}"
+                return f"NVRTC has no host headers; {fill_in('set {std_headers}')}, or {instead}"
     return ""
 
 
@@ -192,6 +199,7 @@ def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
     """Fill a remedy's sentence with the `name` that it is about, the `compiler`, and settings."""
     nvcc = spell_setting("compiler", "nvcc")
     keys = ("options", "include-dirs", "std", "define", "pre-include")
+    cccl = '"nvidia-cuda-cccl" ("nvidia-cuda-cccl-cu12" for CUDA 12)'
     return sentence.format(
         name=name,
         compiler=compiler,
@@ -199,6 +207,8 @@ def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
         set_nvcc=f"set {nvcc}, and " if compiler == "NVRTC" else "",
         move=f"move host code to another file, or set {nvcc}, which leaves host code out of the images",
         link=spell_setting("link", True),
+        cccl=cccl,
+        std_headers=spell_setting("std-headers", True),
         relaxed=spell_setting("relaxed-constexpr", True),
         **{key.replace("-", "_"): spell_setting(key) for key in keys},
     )

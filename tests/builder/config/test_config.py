@@ -62,6 +62,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "pre-include": ('["prelude.cuh"]', ("prelude.cuh",)),
     "fast-math": ("true", True),
     "relaxed-constexpr": ("true", True),
+    "std-headers": ("false", False),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
     "split-instantiations": ("true", True),
     "variants": (
