@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cuda_ext.builder.report.difference import Change, Place
 from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
@@ -59,7 +59,8 @@ def show_sizes(contents: Contents) -> None:
         for image in module.images:
             sizes = [*map(image.parts.get, parts), image.size, image.stored]
             groups[image.unit].append(((image.architecture, *map(_number, sizes)), ""))
-        show_groups(("architecture", *parts, "size", "stored"), [*groups.items()], _MOST_KERNELS)
+        headings = _numbers([*parts, "size", "stored"])
+        show_groups(("architecture", *headings), [*groups.items()], _MOST_KERNELS)
     show_line(("bytes; constants include parameters, other is what the driver needs to load", "dim"))
 
 
@@ -108,7 +109,7 @@ def show_difference(before: Contents, after: Contents) -> None:
         values = [(getattr(c.before, field), getattr(c.after, field)) for field in columns.values()]
         cells = [_number(a) if b == a else f"{_number(b)} → {_number(a)}" for b, a in values]
         groups.setdefault(name(c.place[:-1]), []).append(((c.place[-1], *cells), ""))
-    show_groups(("architecture", *columns), [*groups.items()], _MOST_CHANGES)
+    show_groups(("architecture", *_numbers(columns)), [*groups.items()], _MOST_CHANGES)
 
 
 def _title(contents: Contents) -> str:
@@ -149,12 +150,16 @@ def _show_module(module: Module, contents: Contents) -> None:
     for kernel in manifest.kernels:
         place = module.titles[kernel.unit], kernel.expression
         rows = [
-            _kernel_row(architecture, each, launches.get((place[0], architecture, place[1])))
+            _kernel_row(
+                architecture,
+                each,
+                launches.get((place[0], architecture, place[1]), "") if launches else None,
+            )
             for architecture, each in resources.get(place, {}).items()
         ]
         groups.append((kernel.signature if manifest.compiler else kernel.expression, rows))
     fixed = ["launch"] if launches else []
-    show_groups(("architecture", *_RESOURCES, *fixed), groups, _MOST_KERNELS)
+    show_groups(("architecture", *_numbers([*_RESOURCES, *fixed])), groups, _MOST_KERNELS)
     if any(style == _SPILLED for _, own in groups[:_MOST_KERNELS] for _, style in own):
         show_line(("spills: bytes that each thread stores + loads", "dim"))
     variables = (
@@ -192,8 +197,13 @@ def _kernel_row(architecture: str, resources: Resources | None, launch: str | No
     cells = {heading: _number(getattr(resources, field)) for heading, field in _RESOURCES.items()}
     if resources.spilled:
         cells["spills"] = f"{resources.spill_stores:,}+{resources.spill_loads:,}"
-    fixed = [launch] if launch else []
+    fixed = [] if launch is None else [launch]
     return (architecture, *cells.values(), *fixed), _SPILLED if resources.spilled else ""
+
+
+def _numbers(headings: Iterable[str]) -> list[str]:
+    """Return the headings of columns that are aligned as numbers are."""
+    return [f">{heading}" for heading in headings]
 
 
 def _number(value: int | None) -> str:
