@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -26,8 +27,8 @@ from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.device_code import module, nvrtc, unit
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.loader import CHECKOUT, Run, run_script, write_package
+from tests.fixtures.messages import Messages
 
-pytestmark = [pytest.mark.filterwarnings("error")]
 host_compiler = pytest.mark.host_compiler
 
 SOURCE = """
@@ -197,20 +198,14 @@ def test_one_kernel_is_compiled_for_each_gpu_that_it_runs_on(on_gpu: Callable[..
 
 
 @host_compiler
-def test_a_template_without_built_instantiations(on_gpu: Callable[..., Run]) -> None:
+def test_a_template_without_built_instantiations(on_gpu: Callable[..., Run], messages: Messages) -> None:
     script = """
     print(kernels.never)
     print(kernels.never["int"].signature)
     caught(kernels.never, 3, grid=1, block=1)
     caught(lambda: kernels.nothing)
     """
-    assert [line for line in on_gpu(script).output if "compiled" not in line] == [
-        "<kernel template never: >",
-        "never<int>(int* x)",
-        'ArgumentError: never: none was built ahead; choose one as in never["float"]',
-        "KernelNotFoundError: kernels has no kernel or symbol 'nothing'; it has: axpy<float>, "
-        "ns::reduce<float, 4>",
-    ]
+    messages(*(line for line in on_gpu(script).output if "compiled" not in line))
 
 
 @host_compiler
@@ -281,38 +276,43 @@ def test_threads_that_request_one_kernel_compile_it_once(on_gpu: Callable[..., R
 
 # --- Where nothing is compiled, and why.
 
-MISSING = (
-    "KernelNotFoundError: kernels: axpy<double> was not built ahead; built: axpy<float>; jit: {}; "
-    'add "axpy<double>" to `instantiate` and build again'
+LOOK_UP = "caught(lambda: kernels.axpy['double'])"
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("call", "variables"),
+    [
+        (LOOK_UP, {"CUDA_EXT_JIT": 0}),
+        ("caught(lambda: kernels['axpy<double>'])", {"CUDA_EXT_JIT": 0}),
+        ("caught(kernels.axpy['float'], 1, 2.0, None, None, grid=1, block=1)", {"CUDA_EXT_JIT": 0}),
+        ("caught(lambda: kernels['never<int>'])", {"CUDA_EXT_JIT": 0}),
+        (LOOK_UP, {"FAKE_CUDA_VERSION": 12080}),
+        ("caught(lambda: kernels.axpy['no_such_type'])", {}),
+    ],
+    ids=str,
 )
-LOOK_UP = "caught(lambda: kernels.axpy['double'])\ncaught(lambda: kernels['axpy<double>'])"
+def test_what_is_not_compiled_has_a_reason(
+    on_gpu: Callable[..., Run], messages: Messages, call: str, variables: dict[str, object]
+) -> None:
+    messages(*on_gpu(call, **variables).output)
 
 
 @host_compiler
-def test_it_can_be_turned_off(on_gpu: Callable[..., Run]) -> None:
-    reason = "turned off by CUDA_EXT_JIT=0"
-    assert on_gpu(LOOK_UP, CUDA_EXT_JIT="0").output == [MISSING.format(reason)] * 2
-    launch = "caught(kernels.axpy['float'], 1, 2.0, None, None, grid=1, block=1)"
-    assert on_gpu(launch, CUDA_EXT_JIT="0").output == [
-        "NoImageError: kernels: kernels.cu has no image for this GPU: device is sm_90; built for sm_80; PTX: "
-        'none; jit: turned off by CUDA_EXT_JIT=0; add "sm_90" to architectures and build again'
-    ]
-
-
-@host_compiler
-def test_an_author_may_keep_the_sources(on_gpu: Callable[..., Run], saved: Path, tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    compiled = cuda_ext.load(saved)
-    library = library_of(compiled)  # type: ignore[arg-type]
-    write_package(closed, library.manifest._replace(module="c.kernels", embedded=None), {})
-    run = on_gpu(LOOK_UP, directory=closed / "c" / "kernels")
-    assert run.output == [MISSING.format("off").replace("kernels: ", "c.kernels: ", 1)] * 2
+def test_an_author_may_keep_the_sources(
+    on_gpu: Callable[..., Run], saved: Path, tmp_path: Path, messages: Messages
+) -> None:
+    library = library_of(cuda_ext.load(saved))  # type: ignore[arg-type]
+    write_package(tmp_path / "closed", library.manifest._replace(module="c.kernels", embedded=None), {})
+    messages(*on_gpu(LOOK_UP, directory=tmp_path / "closed" / "c" / "kernels").output)
 
 
 def test_without_a_gpu_the_error_names_the_driver(saved: Path, tmp_path: Path) -> None:
     script = f"import cuda_ext\nkernels = cuda_ext.load({str(saved)!r})\n" + LOOK_UP
-    message = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
-    assert re.fullmatch(MISSING.replace("{}", "the(re is no)? CUDA driver .*"), message[0])
+    (message,) = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
+    start = "KernelNotFoundError: kernels: axpy<double> was not built ahead; built: axpy<float>; jit: "
+    end = '; add "axpy<double>" to `instantiate` and build again'
+    assert re.fullmatch(f"{re.escape(start)}the(re is no)? CUDA driver .*{re.escape(end)}", message)
 
 
 @host_compiler
@@ -340,17 +340,9 @@ def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_pa
 
 
 @host_compiler
-def test_a_driver_older_than_nvrtc_is_an_error(on_gpu: Callable[..., Run]) -> None:
-    (message,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
-    reason = (
-        "NVRTC 13 output is too new for this NVIDIA driver, which supports CUDA up to 12.8; upgrade the "
-        'driver, or install "cuda-ext[cu12]"'
-    )
-    assert message == MISSING.format(reason)
-
-
-@host_compiler
-def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run], tmp_path: Path) -> None:
+def test_an_instantiation_has_no_variables_of_its_own(
+    on_gpu: Callable[..., Run], tmp_path: Path, messages: Messages
+) -> None:
     """A new image would have a copy of the variable, which the host does not write."""
     directory = build(tmp_path / "weighing", source=WITH_VARIABLE, instantiate=["weigh<float>"], headers={})
     run = on_gpu(
@@ -361,33 +353,18 @@ def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run]
         """,
         directory=directory,
     )
-    assert run.output[0] == (
-        "KernelNotFoundError: kernels: weigh<double> was not built ahead and cannot be compiled on demand: "
-        "kernels.cu has the variable 'weights', of which it would have a copy of its own; add "
-        '"weigh<double>" to `instantiate` and build again'
-    )
+    messages(run.output[0])
     # A GPU without an image gets all of the unit, variables included.
     assert compilations(run.output) == ["weigh<float> for sm_90"]
     assert int(run.output[-1])
 
 
 @host_compiler
-def test_headers_outside_the_module_are_not_read(on_gpu: Callable[..., Run], tmp_path: Path) -> None:
+def test_headers_outside_the_module_are_not_read(
+    on_gpu: Callable[..., Run], tmp_path: Path, messages: Messages
+) -> None:
     directory = build(tmp_path / "elsewhere", options=[f"-I{tmp_path}"])
-    option = f"-I{tmp_path}"
-    reason = f"kernels.cu was compiled with {option}, and other machines may have other files there"
-    assert on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output == [
-        MISSING.format(reason)
-    ]
-
-
-@host_compiler
-def test_an_unbuilt_template_gives_the_reason(on_gpu: Callable[..., Run]) -> None:
-    (message,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
-    assert message == (
-        "KernelNotFoundError: kernels: never<int> was not built ahead; built: none; jit: turned off by "
-        'CUDA_EXT_JIT=0; add "never<int>" to `instantiate` and build again'
-    )
+    messages(*on_gpu(LOOK_UP, directory=directory).output)
 
 
 @host_compiler
@@ -406,27 +383,13 @@ def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
 
 
 @host_compiler
-def test_the_compilers_text_is_in_the_error(on_gpu: Callable[..., Run]) -> None:
-    (message,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
-    assert message == (
-        "CompilationError: instantiation 'axpy<no_such_type>' does not exist: identifier \"no_such_type\" is "
-        "undefined; the kernel exists, its template argument 'no_such_type' does not: correct it, or declare "
-        "it in the source (compiling kernels.cu for sm_90)"
-    )
-
-
-@host_compiler
 def test_a_source_that_was_changed_afterwards_is_not_compiled(
-    on_gpu: Callable[..., Run], tmp_path: Path
+    on_gpu: Callable[..., Run], saved: Path, tmp_path: Path, messages: Messages
 ) -> None:
-    directory = build(tmp_path / "changed")
+    directory = shutil.copytree(saved, tmp_path / "changed")
     header = directory / "sources" / "scale.h"
     header.write_text(header.read_text().replace("*", "+"))
-    (message,) = on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output
-    assert message == (
-        "CompilationError: kernels.cu: it, or one of its headers, is not what the module was built from; "
-        "reinstall the package that holds it"
-    )
+    messages(*on_gpu(LOOK_UP, directory=directory).output)
 
 
 # --- The same image as a build.
@@ -445,20 +408,16 @@ def test_the_image_equals_that_of_a_build() -> None:
 def test_a_gpu_newer_than_the_compiler_gets_a_compatible_image() -> None:
     source = unit("__global__ void k(int* x) { *x = 1; }")
     newest = max(nvrtc().capabilities())
-    for wanted, expected in {
-        f"sm_{newest + 1}": f"sm_{newest}",
-        f"sm_{newest + 1}a": f"sm_{newest}",
-        f"sm_{newest + 20}": f"compute_{newest}",
-        "sm_90a": "sm_90a",
-    }.items():
+
+    def compiled_for(wanted: str) -> str:
         request = Request((source.described,), Architecture.parse(wanted))
-        assert compile_request(request, {source.name: source.source}, nvrtc()).architecture == expected
-    with pytest.raises(
-        errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75; older"
-    ):
-        compile_request(
-            Request((source.described,), Architecture("cubin", 35)), {source.name: source.source}, nvrtc()
-        )
+        return compile_request(request, {source.name: source.source}, nvrtc()).architecture
+
+    assert compiled_for(f"sm_{newest + 1}") == compiled_for(f"sm_{newest + 1}a") == f"sm_{newest}"
+    assert compiled_for(f"sm_{newest + 20}") == f"compute_{newest}"
+    assert compiled_for("sm_90a") == "sm_90a"
+    with pytest.raises(errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75; old"):
+        compiled_for("sm_35")
 
 
 def test_everything_that_determines_an_entry_is_in_its_key() -> None:
@@ -511,32 +470,31 @@ def test_a_damaged_entry_is_compiled_again(on_gpu: Callable[..., Run], empty_cac
     on_gpu(script)
     (entry,) = (path for path in empty_cache.glob("objects/??/*") if path.is_file())
     whole = entry.read_bytes()
-    places = {"magic": 3, "digest": 20, "key": 50, "names": len(whole) - 40, "image": len(whole) // 2}
-    for name, place in places.items():
-        entry.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        assert len(compilations(on_gpu(script).output)) == 1, name
+    flipped = [3, 20, 50, len(whole) - 40, len(whole) // 2]  # magic, digest, key, names, image
+    for damaged in (
+        *(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :] for place in flipped),
+        whole[: len(whole) // 2],
+        # A poisoned one: the form is right, the digest is of something else.
+        whole[:40] + whole[40:].replace(b"axpy<double>", b"axpy<doub1e>"),
+    ):
+        assert damaged != whole
+        entry.write_bytes(damaged)
+        assert len(compilations(on_gpu(script).output)) == 1
         assert entry.read_bytes() == whole
-    entry.write_bytes(whole[: len(whole) // 2])
-    assert len(compilations(on_gpu(script).output)) == 1
-    # A poisoned one: the form is right, the digest is of something else.
-    entry.write_bytes(whole[:40] + whole[40:].replace(b"axpy<double>", b"axpy<doub1e>"))
-    assert len(compilations(on_gpu(script).output)) == 1
-    assert entry.read_bytes() == whole
 
 
 # --- Many at once.
 
 
-def prepared(saved: Path, *expressions: str, **keywords: object) -> subprocess.Popen[str]:
+def prepared(saved: Path, *expressions: str) -> subprocess.Popen[str]:
     script = (
-        "import logging, sys, cuda_ext\n"
-        "logging.basicConfig(stream=sys.stdout, format='%(message)s', level=logging.INFO)\n"
+        f"import sys, cuda_ext\n{LOGGING}"
         f"kernels = cuda_ext.load({str(saved)!r})\n"
         f"print(cuda_ext.prepare(kernels, {list(expressions)!r}, architectures=['sm_90']))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-W", "error", "-c", script]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, **keywords)  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
@@ -602,40 +560,25 @@ def test_a_template_is_prepared_for_the_gpus_of_the_machine(on_gpu: Callable[...
 
 
 def test_unpreparable_kernels_are_errors(
-    saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+    saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, messages: Messages
 ) -> None:
     kernels = cuda_ext.load(saved)
-    listed = "cuda_ext.describe lists what it has"
-    for expressions, architectures, message in [
-        (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
-        (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
-        (None, ["sm_999"], "architectures: NVRTC does not know sm_999; it compiles for sm_"),
-        (None, ["sm_9x"], "architectures: 'sm_9x' is not the architecture of a GPU; spell them as sm_90"),
-        (
-            None,
-            ["native"],
-            "architectures: 'native' is not the architecture of a GPU; name none for those of this machine",
-        ),
-        (
-            None,
-            ["compute_90"],
-            "architectures: 'compute_90' is not the architecture of a GPU; spell them as sm_90",
-        ),
-    ]:
+
+    def refuse(expressions: list[str] | None, *architectures: str) -> None:
         with pytest.raises(errors.CudaExtError) as raised:
             cuda_ext.prepare(kernels, expressions, architectures=architectures)
-        assert str(raised.value).startswith(message)
+        messages(raised.value)
+
+    refuse(["nothing<int>"], "sm_90")
+    refuse(["nothing"], "sm_90")
+    for unknown in ("sm_999", "sm_9x", "native", "compute_90"):
+        refuse(None, unknown)
     with pytest.raises(TypeError, match=r'expressions: expected a list of strings; write \["axpy<int>"\]'):
         cuda_ext.prepare(kernels, "axpy<int>")
     with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'os'"):
         cuda_ext.prepare(os)
     monkeypatch.setenv("CUDA_EXT_JIT", "0")
-    with pytest.raises(errors.BuildError) as raised:
-        cuda_ext.prepare(kernels, architectures=["sm_90"])
-    assert str(raised.value) == (
-        "kernels: nothing is compiled on demand: jit: turned off by CUDA_EXT_JIT=0; "
-        "what it lacks goes into architectures and `instantiate`"
-    )
+    refuse(None, "sm_90")
 
 
 # --- Caches that cannot be used.
