@@ -7,7 +7,6 @@ the end of a command is a defect of this package, and :func:`describe_error` rep
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -225,6 +224,8 @@ def escape_controls(text: str) -> str:
     """
     if text.isprintable():
         return text
+    import re  # slow to import
+
     controls = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
     return re.sub(controls, lambda match: repr(match[0])[1:-1], text)
 

@@ -31,7 +31,8 @@ from bench.tables import format_pairs, format_table
 from cuda_ext.builder.cpp.generate_cpp import Embed, render
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.facts import manifest
-from cuda_ext.facts.manifest import Image, Manifest, Source, Unit
+from cuda_ext.facts.manifest import Image, Manifest, Unit
+from cuda_ext.facts.sources import Source
 
 INCLUDE = ROOT / "cuda_ext" / "include"
 REFERENCE = "cuda_ext: .incbin"

@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

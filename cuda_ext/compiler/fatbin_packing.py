@@ -13,8 +13,9 @@ from cuda_ext.compiler.products import CompiledImage, Library, Signatures, diffe
 from cuda_ext.compiler.signatures.spellings import describe_spellings
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.codec import sha256
-from cuda_ext.facts.kernels import Kernel, Symbol
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image, Unit
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.definitions import read_code
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.tile_ir import read_tile_ir

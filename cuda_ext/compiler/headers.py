@@ -38,7 +38,7 @@ from cuda_ext.text.includes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuda_ext.facts.manifest import Options
+    from cuda_ext.facts.sources import Options
 
 _STOP = (b"\0", b"\xff")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -18,9 +18,10 @@ from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import SCHEMA, Candidate, Compression, Manifest, Variants
+from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.text.declarations import kernel_names
 from cuda_ext.text.doc_comments import find_doc_comments, may_have_doc_comments

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import FixedLaunch, Kernel, Symbol
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.facts.manifest import Unit
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.lowered_names.meanings import merge_meanings
 from cuda_ext.formats.variant_conditions import Condition

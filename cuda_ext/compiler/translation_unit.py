@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
-from cuda_ext.facts.manifest import Options, Source
+from cuda_ext.facts.sources import Options, Source
 from cuda_ext.text.includes import find_includes
 
 if TYPE_CHECKING:

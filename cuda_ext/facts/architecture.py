@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import total_ordering
 from typing import Literal, TypeAlias
@@ -15,7 +14,6 @@ ImageKind: TypeAlias = Literal["cubin", "ptx", "ltoir", "tileir"]
 # The prefixes of architectures, for each kind of image.
 PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
 _KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
-_PATTERN = re.compile(rf"({'|'.join(_KIND_OF_PREFIX)})_([1-9][0-9]{{1,3}})([af]?)")
 
 
 @total_ordering
@@ -40,10 +38,12 @@ class Architecture:
     @classmethod
     def parse(cls, text: str) -> Architecture:
         """Parse ``sm_90a``, ``compute_90`` or ``lto_90``. Raises :class:`ValueError` for anything else."""
-        match = _PATTERN.fullmatch(text)
-        if match is None:
+        prefix, _, target = text.partition("_")
+        number = target.removesuffix("a").removesuffix("f")
+        is_number = number.isascii() and number.isdecimal() and number[0] != "0" and 2 <= len(number) <= 4
+        if prefix not in _KIND_OF_PREFIX or not is_number or len(target) > len(number) + 1:
             raise ValueError(text)
-        return cls(_KIND_OF_PREFIX[match[1]], int(match[2]), match[3])
+        return cls(_KIND_OF_PREFIX[prefix], int(number), target.removeprefix(number))
 
     def __str__(self) -> str:
         return f"{PREFIXES[self.kind]}_{self.target}"

@@ -1,8 +1,11 @@
 """Records as JSON and as bytes: named tuples, frozen dataclasses, and other classes with ``__match_args__``.
 
 The annotations of a record are its schema. A reader accepts nothing that they do not allow: other data raise
-one :class:`DecodingError`. A manifest is JSON. Records that are sent between processes or stored in a cache
-are fields: JSON, in which each ``bytes`` of the record is its length, and behind it these ``bytes``.
+one :class:`DecodingError`. A text within an annotation is the full name of a record, which is imported when a
+value is read: Python takes longer to create most records of a manifest than to launch a kernel.
+
+A manifest is JSON. Records that are sent between processes or stored in a cache are fields: JSON, in which
+each ``bytes`` of the record is its length, and behind it these ``bytes``.
 
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
 loader uses the same encoding (``include/cuda_ext/on_demand/store.hpp``).
@@ -22,7 +25,6 @@ b'4:axpy-0:'
 [b'axpy', None, b'']
 """
 
-import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,6 +69,8 @@ class DecodingError(ValueError):
 
 def encode(record: object) -> bytes:
     """Encode a record as bytes. Equal records have equal bytes."""
+    import json  # slow to import, and not needed to read
+
     contents: list[bytes] = []
     text = json.dumps(plain(record, contents))
     return encode_fields([text, *contents])
@@ -77,12 +81,38 @@ def decode(kind: type[_T], data: bytes) -> _T:
     schema: Any = kind
     contents = iter(decode_fields(data))
     try:
-        value: _T = reader(schema)(json.loads(next(contents, None) or b""), contents)
+        value: _T = reader(schema)(parse_json((next(contents, None) or b"").decode()), contents)
     except (ValueError, RecursionError) as error:
         raise DecodingError(str(error)) from None
     if any(True for _ in contents):
         raise DecodingError("there are further fields")
     return value
+
+
+class _Parsing:
+    """The settings of ``json.loads``, for its scanner in C."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int, parse_constant = float, int, float
+
+
+def parse_json(text: str) -> Any:
+    """Do what ``json.loads`` does, without importing :mod:`json`, which compiles seven regular expressions.
+
+    That is an eighth of the time from an import to the first launch.
+    """
+    try:
+        from _json import make_scanner
+
+        data, end = make_scanner(_Parsing)(text, 0)  # type: ignore[arg-type]
+        if not text[end:].strip(" \t\r\n"):
+            return data
+    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError):
+        pass  # another Python, white space in front, or no JSON, for which the scanner needs :mod:`json`
+    import json
+
+    return json.loads(text)
 
 
 def encode_fields(fields: Iterable[Field]) -> bytes:
@@ -145,11 +175,10 @@ def plain(value: Any, contents: list[bytes]) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     kind = type(value)
-    if kind in (tuple, list):
-        return [plain(each, contents) for each in value]
     names = getattr(kind, "__match_args__", None)
     if names is None:
-        return value
+        is_array = isinstance(value, Sequence) and not isinstance(value, str)
+        return [plain(each, contents) for each in value] if is_array else value
     defaults = getattr(kind, "_field_defaults", {})
     fields = ((name, getattr(value, name)) for name in names)
     return {n: plain(v, contents) for n, v in fields if n not in defaults or v != defaults[n]}
@@ -158,6 +187,11 @@ def plain(value: Any, contents: list[bytes]) -> Any:
 @cache
 def reader(kind: Any) -> Reader:
     """Return the reader of values with the annotation `kind`."""
+    if isinstance(kind, str):
+        from importlib import import_module  # few launches need it
+
+        module, _, name = kind.rpartition(".")
+        return reader(getattr(import_module(module), name))
     origin, of = get_origin(kind), get_args(kind)
     if origin is Literal:
         return _reading_scalar(str, of.__contains__)
@@ -205,8 +239,7 @@ def _reading_array(kind: Any, item: Any) -> Reader:
     def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         if type(data) is not list:
             raise _refuse(data)
-        read_item = reader(item)
-        return kind([read_item(each, contents) for each in data])
+        return kind([reader(item)(each, contents) for each in data])
 
     return read
 
@@ -214,9 +247,8 @@ def _reading_array(kind: Any, item: Any) -> Reader:
 def _reading_mapping(key: Any, item: Any) -> Reader:
     def read(data: Any, contents: Iterator[bytes | None]) -> Any:
         pairs = data.items() if type(data) is dict else data
-        read_key, read_item = reader(key), reader(item)
         try:
-            return {read_key(name, contents): read_item(each, contents) for name, each in pairs}
+            return {reader(key)(name, contents): reader(item)(each, contents) for name, each in pairs}
         except TypeError:  # these are no pairs
             raise _refuse(data) from None
 

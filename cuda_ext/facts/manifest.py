@@ -3,82 +3,34 @@
 It is a JSON file beside the images of a module, and here plain frozen data: the compiler, the sources, the
 kernels and symbols, and the file of each image.
 
-A module may have thousands of kernels, of which a program launches few. So the record of each unit, kernel,
-symbol and variants is made when it is first used. Kernels share parameters: the file has one array of all
-parameters, and each kernel has indices into it. A damaged record raises a :class:`ManifestError`.
+A module may have thousands of kernels, of which a program launches few. So each item of an array is one line,
+which is parsed when it is first used. Records that most launches do without are imported then, too. Kernels
+share parameters: the file has one array of all parameters, and each kernel has indices into it. A damaged
+record raises a :class:`ManifestError`.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from cuda_ext.errors import ManifestError
 from cuda_ext.facts.architecture import Architecture, ImageKind
-from cuda_ext.facts.codec import Reader, plain, reader
-from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter, Symbol
+from cuda_ext.facts.codec import Reader, parse_json, plain, reader
+from cuda_ext.facts.kernels import Kernel, Parameter
+
+if TYPE_CHECKING:
+    import cuda_ext.facts.candidates
+    import cuda_ext.facts.launches
+    import cuda_ext.facts.sources
+    import cuda_ext.facts.symbols
 
 SCHEMA = 1
 FILE_NAME = "manifest.json"
 
 Compression: TypeAlias = Literal["none", "speed", "balance", "size"]
-Operator: TypeAlias = Literal["", "<", "<=", "==", "!=", ">=", ">"]
 
 _T = TypeVar("_T")
-_LARGEST = (1 << 63) - 1  # the largest number in a condition
-
-
-class Term(NamedTuple):
-    """A comparison that a condition requires: ``n % 16 == 0``, ``x.shape[0] >= 64``, ``sm >= 80``.
-
-    Without a modulus, it compares the value itself. A target such as ``sm_90a`` has no operator: it requires
-    that the GPU loads an image for this target.
-    """
-
-    name: str
-    operator: Operator = ""
-    number: int = 0
-    modulus: int = 0
-
-    @property
-    def left(self) -> str:
-        return f"{self.name} % {self.modulus}" if self.modulus else self.name
-
-    def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.number}" if self.operator else self.name
-
-
-class Candidate(NamedTuple):
-    """One kernel of several variants, and the terms that must all hold; the default has none."""
-
-    kernel: str
-    when: tuple[Term, ...] = ()
-
-    @property
-    def condition(self) -> str:
-        return " and ".join(map(str, self.when))
-
-    def __str__(self) -> str:
-        return f"{self.kernel} if {self.condition}" if self.when else self.kernel
-
-
-class Variants(NamedTuple):
-    """Several kernels under one name. A launch takes the first whose condition holds.
-
-    The last candidate is the default. All have the same parameters. The candidates of ``specialised``
-    variants are one kernel, compiled under several conditions. They have no names of their own, and not all
-    have a default. A kernel compiled for several conditions is a candidate for each.
-    """
-
-    name: str
-    candidates: tuple[Candidate, ...]
-    specialised: bool = False
-
-    def __str__(self) -> str:
-        if self.specialised:
-            conditions = [f"if {c.condition}" if c.when else "and for all arguments" for c in self.candidates]
-            return f"compiled {', '.join(conditions)}"
-        *conditional, default = self.candidates
-        return ", ".join([*map(str, conditional), f"else {default}"])
+_ARRAYS = ("units", "kernels", "symbols", "variants", "parameters")
+_NOT_IN_NAMES = frozenset("/\\:\0")
 
 
 class Image(NamedTuple):
@@ -95,7 +47,7 @@ class Image(NamedTuple):
     size: int
     sha256: str
     names: Mapping[str, str | None] = {}
-    launches: Mapping[str, FixedLaunch] = {}
+    launches: Mapping[str, "cuda_ext.facts.launches.FixedLaunch"] = {}
     version: str | None = None
 
     @property
@@ -108,54 +60,21 @@ class Image(NamedTuple):
         return self.target.kind
 
 
-class Options(NamedTuple):
-    """The compile options of a translation unit, independent of the compiler.
-
-    ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
-    included before the first line. ``relocatable`` requests device code that is linked later. With
-    ``std_headers``, NVRTC finds the headers of the C++ standard library that libcu++ has.
-    """
-
-    std: str = "c++17"
-    define: Mapping[str, str] = {}
-    raw: tuple[str, ...] = ()
-    pre_include: tuple[str, ...] = ()
-    fast_math: bool = False
-    relaxed_constexpr: bool = False
-    relocatable: bool = False
-    std_headers: bool = True
-
-    def __hash__(self) -> int:
-        return hash((self.std, self.raw, self.pre_include))  # a mapping has no hash
-
-
-class Source(NamedTuple):
-    """A compiled source: its path within the project, its options, and the requested name expressions.
-
-    ``sha256`` is the digest of its text, and of the project's headers that it can include, with their names.
-    """
-
-    name: str
-    sha256: str = ""
-    options: Options = Options()
-    instantiate: tuple[str, ...] = ()
-
-
 class Unit(NamedTuple):
     """One translation unit, or one linked module. ``meanings`` maps names in template arguments."""
 
-    sources: tuple[Source, ...]
+    sources: Sequence["cuda_ext.facts.sources.Source"]
     images: tuple[Image, ...]
     meanings: Mapping[str, str] = {}
 
     @property
     def title(self) -> str:
         """The names of its sources."""
-        return ", ".join(source.name for source in self.sources)
+        return ", ".join(names_of(self.sources))
 
     def arrived_as(self, *suffixes: str) -> bool:
         """Return True if it consists of files with such a suffix, packaged without compiling a source."""
-        return all(source.name.endswith(suffixes) for source in self.sources)
+        return all(name.endswith(suffixes) for name in names_of(self.sources))
 
 
 class Manifest(NamedTuple):
@@ -172,9 +91,9 @@ class Manifest(NamedTuple):
     compress: Compression
     units: Sequence[Unit]
     kernels: Sequence[Kernel]
-    symbols: Sequence[Symbol]
+    symbols: Sequence["cuda_ext.facts.symbols.Symbol"]
     embedded: Mapping[str, str] | None = None
-    variants: Sequence[Variants] = ()
+    variants: Sequence["cuda_ext.facts.candidates.Variants"] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -198,23 +117,25 @@ class Manifest(NamedTuple):
         images = self.units[kernel.unit].images
         return any(name == each.partition(" if ")[0] for image in images for each in image.launches)
 
-    def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
+    def lowered_name(self, entity: "Kernel | cuda_ext.facts.symbols.Symbol", image: Image) -> str | None:
         """Return the lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         return image.names.get(name, entity.lowered)
 
 
 class Records(Sequence[_T]):
-    """The records of an array of JSON. `read` makes each record when it is first used.
+    """The records of an array, each with a field `name`. `read` makes a record when it is first used.
 
-    The first field of a record is its name. `refuse` gets what is wrong.
+    An item is JSON, or a line of text in which it is. `kind` says in errors what the items are; `refuse` gets
+    what is wrong.
     """
 
     def __init__(
-        self, items: list[Any], kind: type[_T], read: Reader, refuse: Callable[[str], Exception]
+        self, items: list[Any], kind: str, name: str, read: Reader, refuse: Callable[[str], Exception]
     ) -> None:
         self._items = items
-        self._kind: Any = kind
+        self._kind = kind
+        self._name = name
         self._read = read
         self._refuse = refuse
 
@@ -227,9 +148,10 @@ class Records(Sequence[_T]):
         item = self._items[index]
         if not isinstance(item, tuple):
             try:
-                item = self._items[index] = self._read(item, iter(()))
+                data = parse_json(item) if isinstance(item, str) else item
+                item = self._items[index] = self._read(data, iter(()))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
-                raise self._refuse(f"{self._kind.__name__} {index}: {error}") from None
+                raise self._refuse(f"{self._kind} {index}: {error}") from None
         return item
 
     def __iter__(self) -> Iterator[_T]:
@@ -245,14 +167,29 @@ class Records(Sequence[_T]):
 
     def names(self) -> list[str]:
         """Return the names of all records; other fields are not read."""
-        field = self._kind._fields[0]
-        try:
-            names = [item[0] if isinstance(item, tuple) else item[field] for item in self._items]
-        except (TypeError, LookupError):
-            names = [None]
+        names = [*map(self._name_of, self._items)]
         if {*map(type, names)} - {str}:
-            raise self._refuse(f"a {self._kind.__name__} has no name")
+            raise self._refuse(f"a {self._kind} has no name")
         return names
+
+    def _name_of(self, item: Any) -> Any:
+        if isinstance(item, tuple):
+            return item[0]
+        if isinstance(item, str):
+            start = f'{{"{self._name}": "'
+            name, end, _ = item[len(start) :].partition('"')
+            if end and "\\" not in name and item.startswith(start):
+                return name
+        try:
+            data = parse_json(item) if isinstance(item, str) else item
+            return data[self._name]
+        except (ValueError, TypeError, LookupError):
+            return None
+
+
+def names_of(records: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Return the names of `records`, their first fields."""
+    return records.names() if isinstance(records, Records) else [record[0] for record in records]
 
 
 def dumps(manifest: Manifest) -> str:
@@ -260,6 +197,8 @@ def dumps(manifest: Manifest) -> str:
 
     Equal manifests give equal texts.
     """
+    import json  # slow to import, and not needed to read
+
     parameters: dict[Parameter, int] = {}
     kernels = [
         plain(kernel, [])
@@ -292,7 +231,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
         return refuse(f"damaged manifest: {flaw}")
 
     try:
-        data = json.loads(text)
+        data = _parse(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise refuse(f"not a manifest: {error}") from None
     if not isinstance(data, dict):
@@ -307,38 +246,69 @@ def loads(text: str | bytes, origin: str) -> Manifest:
         raise refuse_record(str(error)) from None
 
 
+def _parse(text: str) -> Any:
+    """Parse the JSON `text`, except items of arrays as :func:`dumps` writes them. These remain text."""
+    items: list[str] = []
+    lines = []
+    for line in text.split("\n"):
+        item, brace, end = line.rpartition("}")
+        if brace and line.startswith("  {"):
+            lines.append(f"{len(items)}{end}")
+            items.append(f"{item[2:]}}}")
+        else:
+            lines.append(line)
+    try:
+        data = parse_json("\n".join(lines))
+        for name in _ARRAYS if items else ():
+            data[name] = [items[number] for number in data[name]]
+    except (ValueError, TypeError, LookupError):  # another program has written it
+        return parse_json(text)
+    return data
+
+
 def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError]) -> Manifest:
-    def array(name: str, kind: type[_T], read: Reader) -> Records[_T]:
-        items = data.pop(name, [] if name == "variants" else None)
+    def array(data: dict[str, Any], name: str, kind: str, read: Reader, field: str = "name") -> Records[Any]:
+        items = data.get(name, [] if name == "variants" else None)
         if not isinstance(items, list):
             raise ValueError(f"{name} is {items!r:.40}")
-        return Records(items, kind, read, refuse)
+        return Records(items, kind, field, read, refuse)
+
+    def read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
+        unit: Unit = reader(Unit)({**item, "sources": []}, contents)
+        _check_images(unit)
+        sources = array(item, "sources", "Source", _read_source)
+        if not sources:
+            raise ValueError("it has no source")
+        return unit._replace(sources=sources)
 
     def read_kernel(item: Any, contents: Iterator[bytes | None]) -> Kernel:
         kernel: Kernel = reader(Kernel)({**item, "parameters": []}, contents)
         kernel = kernel._replace(parameters=tuple(parameters[index] for index in item["parameters"]))
-        _check_unit(kernel)
+        check_unit(kernel)
         if not kernel.is_launchable:
             raise ValueError(f"{kernel.expression} has parameters that no launch can pass")
         return kernel
 
-    def read_symbol(item: Any, contents: Iterator[bytes | None]) -> Symbol:
+    def read_symbol(item: Any, contents: Iterator[bytes | None]) -> Any:
+        from cuda_ext.facts.symbols import Symbol
+
         symbol: Symbol = reader(Symbol)(item, contents)
-        _check_unit(symbol)
+        check_unit(symbol)
         if not 0 <= symbol.size < 1 << 40:
             raise ValueError(f"{symbol.name} has {symbol.size} bytes")
         return symbol
 
-    def _check_unit(entity: Kernel | Symbol) -> None:
+    def check_unit(entity: "Kernel | cuda_ext.facts.symbols.Symbol") -> None:
         if not 0 <= entity.unit < len(units):
             raise ValueError(f"there is no unit {entity.unit}")
 
-    units = array("units", Unit, _read_unit)
-    parameters = array("parameters", Parameter, reader(Parameter))
-    kernels, symbols = array("kernels", Kernel, read_kernel), array("symbols", Symbol, read_symbol)
-    variants = array("variants", Variants, _read_variants)
-    empty: dict[str, Any] = {name: [] for name in ("units", "kernels", "symbols", "variants")}
-    manifest: Manifest = reader(Manifest)(data | empty, iter(()))
+    units = array(data, "units", "Unit", read_unit)
+    parameters = array(data, "parameters", "Parameter", reader(Parameter))
+    kernels = array(data, "kernels", "Kernel", read_kernel, "expression")
+    symbols = array(data, "symbols", "Symbol", read_symbol)
+    variants = array(data, "variants", "Variants", _read_variants)
+    rest = {name: [] if name in _ARRAYS else value for name, value in data.items() if name != "parameters"}
+    manifest: Manifest = reader(Manifest)(rest, iter(()))
     _check_version(manifest.version)
     return manifest._replace(units=units, kernels=kernels, symbols=symbols, variants=variants)
 
@@ -348,23 +318,7 @@ def _check_version(version: str) -> None:
         raise ValueError(f"the version is {version}")
 
 
-def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Variants:
-    variants: Variants = reader(Variants)(item, contents)
-    if not variants.candidates:
-        raise ValueError(f"{variants.name} has no candidate")
-    for term in (term for candidate in variants.candidates for term in candidate.when):
-        if not (-_LARGEST <= term.number <= _LARGEST and 0 <= term.modulus <= _LARGEST):
-            raise ValueError(f"{term} has a number beyond 64 bits")
-    return variants
-
-
-_NOT_IN_NAMES = frozenset("/\\:\0")
-
-
-def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
-    unit: Unit = reader(Unit)(item, contents)
-    if not unit.sources:
-        raise ValueError("it has no source")
+def _check_images(unit: Unit) -> None:
     for image in unit.images:
         if not image.file.strip(".") or _NOT_IN_NAMES.intersection(image.file):
             raise ValueError(f"{image.file!r} is not a file of the package")
@@ -373,4 +327,21 @@ def _read_unit(item: Any, contents: Iterator[bytes | None]) -> Unit:
         for name, launch in image.launches.items():
             if not launch.is_possible:
                 raise ValueError(f"{name} has a launch that no GPU supports")
-    return unit
+
+
+def _read_source(item: Any, contents: Iterator[bytes | None]) -> Any:
+    from cuda_ext.facts.sources import Source  # a launch needs only their names
+
+    return reader(Source)(item, contents)
+
+
+def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Any:
+    from cuda_ext.facts.candidates import Variants  # few modules have variants
+
+    variants: Variants = reader(Variants)(item, contents)
+    if not variants.candidates:
+        raise ValueError(f"{variants.name} has no candidate")
+    for term in (term for candidate in variants.candidates for term in candidate.when):
+        if not term.is_comparable:
+            raise ValueError(f"{term} has a number beyond 64 bits")
+    return variants

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import Parameter, Symbol
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.tile_ir import STAND_IN
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cuda_ext.facts.architecture import ImageKind
-from cuda_ext.facts.kernels import Parameter, Symbol
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.cubin import read_code as read_code_of_cubin

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import TILE_IR, ImageKind
-from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.definitions import Definitions, read_definitions

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import Parameter, ParameterKind, Symbol
+from cuda_ext.facts.kernels import Parameter, ParameterKind
+from cuda_ext.facts.symbols import Symbol
 
 # Patterns, which the module re compiles at their first use. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.

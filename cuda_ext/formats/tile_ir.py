@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.errors import BuildError
-from cuda_ext.facts.kernels import Parameter, Symbol
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.symbols import Symbol
 
 MAGIC = b"\x7fTileIR\0"
 # NVRTC writes this kernel if a source has none.

@@ -18,8 +18,9 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.kernels import HiddenParameter, Parameter
-from cuda_ext.facts.manifest import Term
+from cuda_ext.facts.candidates import Term
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.launches import HiddenParameter
 
 Condition: TypeAlias = tuple[Term, ...]
 

@@ -18,7 +18,8 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ToolchainError
 from cuda_ext.facts import codec
-from cuda_ext.facts.manifest import Compression, Manifest, Options
+from cuda_ext.facts.manifest import Compression, Manifest
+from cuda_ext.facts.sources import Options
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.runtime.text_arguments import (

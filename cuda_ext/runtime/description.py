@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import ModuleType
 from typing import NamedTuple
 
-from cuda_ext.facts.kernels import Kernel, Symbol
-from cuda_ext.facts.manifest import Image, Variants
+from cuda_ext.facts.candidates import Variants
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Image
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.quantities import format_size
 from cuda_ext.runtime.module import library_of
 

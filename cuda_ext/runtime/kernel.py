@@ -17,8 +17,9 @@ from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 if TYPE_CHECKING:
     from inspect import Signature
 
+    from cuda_ext.facts.launches import Attributes
     from cuda_ext.runtime.arrays.device_memory import DeviceArray
-    from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
+    from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim, GridFunction
     from cuda_ext.runtime.launch.launcher import Launcher
     from cuda_ext.runtime.launch.streams import Stream

@@ -17,8 +17,8 @@ from cuda_ext.errors import (
     ToolchainError,
 )
 from cuda_ext.facts.codec import sha256
-from cuda_ext.facts.kernels import Kernel, Symbol
-from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Records, Unit, Variants, loads
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Unit, loads, names_of
 from cuda_ext.formats.image_choice import (
     image_for,
     no_image,
@@ -33,6 +33,8 @@ from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 if TYPE_CHECKING:
+    from cuda_ext.facts.candidates import Variants
+    from cuda_ext.facts.symbols import Symbol
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Entry, Request
 
@@ -275,7 +277,7 @@ class Names:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._positions = {name: position for position, name in enumerate(_names(manifest.kernels))}
+        self._positions = {name: position for position, name in enumerate(names_of(manifest.kernels))}
         # By name; for a specialised kernel, the position of the last candidate.
         self._kernels: dict[str, int] = {}
         self.specialised: set[str] = set()
@@ -284,9 +286,9 @@ class Names:
             if condition:
                 self.specialised.add(name)
             self._kernels[name] = position
-        self._variants = {name: position for position, name in enumerate(_names(manifest.variants))}
+        self._variants = {name: position for position, name in enumerate(names_of(manifest.variants))}
         self._symbols: dict[str, list[int]] = {}
-        for position, name in enumerate(_names(manifest.symbols)):
+        for position, name in enumerate(names_of(manifest.symbols)):
             self._symbols.setdefault(name, []).append(position)
 
     @cached_property
@@ -368,10 +370,6 @@ def _can_compare(kernel: Kernel, variants: Variants) -> bool:
     known |= {SM, *(hidden.source for hidden in kernel.hidden if hidden.extent)}
     terms = (term for candidate in variants.candidates for term in candidate.when)
     return known.issuperset(term.name for term in terms if term.operator)
-
-
-def _names(records: Sequence[Kernel] | Sequence[Symbol] | Sequence[Variants]) -> list[str]:
-    return records.names() if isinstance(records, Records) else [record[0] for record in records]
 
 
 def _strip_parameters(name: str) -> str:

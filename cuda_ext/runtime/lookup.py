@@ -15,7 +15,6 @@ from cuda_ext.errors import (
     escape_controls,
     join_names,
 )
-from cuda_ext.facts import manifest
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel, advise_keywords
@@ -23,6 +22,7 @@ from cuda_ext.runtime.launch.fast_launch import Overloads
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
+    from cuda_ext.facts import candidates as facts
     from cuda_ext.runtime.jit.preparation import Preparation
     from cuda_ext.runtime.overloads import OverloadIndex
     from cuda_ext.runtime.symbol import Symbol
@@ -283,7 +283,7 @@ def _spelled_otherwise(library: Library, name: str) -> str | None:
     return find_meant(name, names.looked_up, lambda each: names.kernel(names.overloads(each)[0]), units)
 
 
-def _variants(library: Library, variants: manifest.Variants) -> Kernel:
+def _variants(library: Library, variants: facts.Variants) -> Kernel:
     from cuda_ext.runtime.variants import Variants  # few modules have variants
 
     kernels = library.names.candidates(variants)

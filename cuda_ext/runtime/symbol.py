@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.facts import kernels
+from cuda_ext.facts import symbols
 from cuda_ext.facts.kernels import Parameter, ParameterKind
 from cuda_ext.runtime.arrays.device_memory import DeviceArray, DeviceMemory, array_layout, device_memory
 from cuda_ext.runtime.arrays.dtypes import (
@@ -62,7 +62,7 @@ class Symbol:
     """
 
     _library: Library
-    _symbol: kernels.Symbol
+    _symbol: symbols.Symbol
 
     @property
     def name(self) -> str:

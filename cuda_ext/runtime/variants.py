@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError, DriverError
-from cuda_ext.facts import kernels, manifest
-from cuda_ext.facts.manifest import Term
+from cuda_ext.facts import candidates as facts
+from cuda_ext.facts import kernels
 from cuda_ext.formats.variant_conditions import SM, holds, is_about_gpu
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray
@@ -52,7 +52,7 @@ class Variants(Kernel):
     _candidates: tuple[Kernel, ...]
 
     @classmethod
-    def among(cls, library: Library, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
+    def among(cls, library: Library, kernels: Sequence[Kernel], variants: facts.Variants) -> Variants:
         """Create the `variants` of `library`, with `kernels` as the candidates."""
         launchers = [kernel._launcher for kernel in kernels]
         launcher = _VariantsLauncher(library, launchers, variants)
@@ -91,12 +91,12 @@ class _OnGpu(NamedTuple):
     """
 
     launcher: Launcher
-    when: Sequence[Term]
+    when: Sequence[facts.Term]
     architecture: str
     obstacle: str
 
     @classmethod
-    def of(cls, library: Library, launcher: Launcher, when: Sequence[Term], device: Device) -> _OnGpu:
+    def of(cls, library: Library, launcher: Launcher, when: Sequence[facts.Term], device: Device) -> _OnGpu:
         try:
             return cls(launcher, when, library.image(launcher.kernel, device).architecture, "")
         except DriverError as error:
@@ -112,7 +112,7 @@ class _OnGpu(NamedTuple):
         wrong = [reason for is_true, reason in results if not is_true]
         return not wrong, wrong[:1] or [reason for _, reason in results]
 
-    def compared(self, capability: int) -> list[Term] | None:
+    def compared(self, capability: int) -> list[facts.Term] | None:
         """Return the terms about arguments; ``None`` if no launch on these GPUs takes the candidate."""
         of_gpu = [term for term in self.when if is_about_gpu(term)]
         is_possible = all(self._evaluate(term, {SM: capability})[0] for term in of_gpu)
@@ -120,7 +120,7 @@ class _OnGpu(NamedTuple):
             return None
         return [term for term in self.when if term not in of_gpu]
 
-    def _evaluate(self, term: Term, numbers: Mapping[str, int]) -> tuple[bool, str]:
+    def _evaluate(self, term: facts.Term, numbers: Mapping[str, int]) -> tuple[bool, str]:
         """Return True if `term` holds, and the actual value that it compares."""
         if not term.operator:
             is_loaded = self.architecture.partition("_")[2] == term.name.partition("_")[2]
@@ -133,7 +133,7 @@ class _OnGpu(NamedTuple):
 class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
-    def __init__(self, library: Library, candidates: Sequence[Launcher], variants: manifest.Variants) -> None:
+    def __init__(self, library: Library, candidates: Sequence[Launcher], variants: facts.Variants) -> None:
         kernel = candidates[-1].kernel._replace(expression=variants.name)
         super().__init__(kernel, self._raise_ambiguous, any(each.is_fixed for each in candidates))
         self.variants = variants
@@ -242,9 +242,7 @@ class _VariantsLauncher(Launcher):
         return self._by_capability[device.capability]
 
 
-def _title(
-    kernel: kernels.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
-) -> tuple[str, str]:
+def _title(kernel: kernels.Kernel, candidate: facts.Candidate, variants: facts.Variants) -> tuple[str, str]:
     """Return the text that identifies a candidate (its name or its values), and its condition."""
     when = f"if {candidate.condition}" if candidate.when else ""
     if not variants.specialised:

@@ -13,7 +13,7 @@ from typing import Literal
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.time_limit import call_within

@@ -22,7 +22,8 @@ from cuda_ext.cli.doctor.this_project import check_backend
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
 from cuda_ext.errors import NoDriverError
-from cuda_ext.facts.manifest import Manifest, Source, Unit
+from cuda_ext.facts.manifest import Manifest, Unit
+from cuda_ext.facts.sources import Source
 from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.command_line import MODULE, ROOT, run
 from tests.fixtures.loader import FILES, SAMPLE, unit, write_package

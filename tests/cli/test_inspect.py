@@ -25,7 +25,8 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import plain
-from cuda_ext.facts.manifest import Options, loads
+from cuda_ext.facts.manifest import loads
+from cuda_ext.facts.sources import Options
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.toolchain.nvfatbin import write_fatbin

@@ -15,7 +15,7 @@ import pytest
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.text.includes import names_its_includes
 from tests.fixtures.device_code import ptx
 

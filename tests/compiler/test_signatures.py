@@ -6,7 +6,8 @@ import pytest
 
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import Kernel, Parameter, Symbol
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.text import declarations, macros
 from tests.fixtures.device_code import image, nvcc, nvrtc, signatures, unit

@@ -13,8 +13,10 @@ import pytest
 
 from cuda_ext.errors import ManifestError
 from cuda_ext.facts import manifest
-from cuda_ext.facts.kernels import Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import Image, Manifest, Options, Records, Source, Unit, dumps, loads
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.manifest import Image, Manifest, Records, Unit, dumps, loads
+from cuda_ext.facts.sources import Options, Source
+from cuda_ext.facts.symbols import Symbol
 
 ROOT = Path(__file__).parents[2]
 ORIGIN = "pkg/kernels/manifest.json"
@@ -133,7 +135,7 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
         (lambda d: d.update(embedded=[[]]), "not enough values to unpack (expected 2, got 0)"),
         (lambda d: d.update(units={}), "units is {}"),
         (lambda d: d.pop("parameters"), "parameters is None"),
-        (lambda d: d.update(units=[3]), "Unit 0: found 3"),
+        (lambda d: d.update(units=[3]), "Unit 0: 'int' object is not a mapping"),
         *(
             (
                 lambda d, file=file: d["units"][0]["images"].append(IMAGE | {"file": file}),
@@ -142,7 +144,7 @@ IMAGE = {"architecture": "sm_90", "file": "a.fatbin", "size": 9, "sha256": "11" 
             for file in ("", "..", "../a", "/a", "C:a")
         ),
         (lambda d: d["units"][0].update(sources=[]), "Unit 0: it has no source"),
-        (lambda d: d["units"][0].update(sources="a.cu"), "Unit 0: found 'a.cu'"),
+        (lambda d: d["units"][0].update(sources="a.cu"), "Unit 0: sources is 'a.cu'"),
         (lambda d: d["units"][0]["images"].append(IMAGE | {"architecture": "sm_x"}), "Unit 0: sm_x"),
         (lambda d: d["units"][0]["images"].append(IMAGE | {"size": 1.5}), "Unit 0: found 1.5"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.facts.manifest import Term
+from cuda_ext.facts.candidates import Term
 from cuda_ext.formats.variant_conditions import ConditionError, can_hold, holds, parse, parse_either, spell
 
 RIGHT = {

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from cuda_ext.compiler.products import Library, Signatures
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import SCHEMA, Candidate, Image, Manifest, Options, Source, Term, Unit, Variants
+from cuda_ext.facts.candidates import Candidate, Term, Variants
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
+from cuda_ext.facts.manifest import SCHEMA, Image, Manifest, Unit
+from cuda_ext.facts.sources import Options, Source
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.toolchain.compile_library import compile_library
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 from tests.fixtures import device_code

@@ -11,7 +11,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.builder.config.resolve_variants import resolve_variants
-from cuda_ext.facts.manifest import Candidate, Variants
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.formats.variant_conditions import parse
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Source, Unit
+from cuda_ext.facts.manifest import Unit
+from cuda_ext.facts.sources import Source
 from tests.fixtures.loader import SAMPLE, described, signature, single_image, write_package
 
 pytestmark = pytest.mark.host_compiler

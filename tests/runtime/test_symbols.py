@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
-from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.runtime.arrays.dtypes import element_and_shape
 from cuda_ext.runtime.driver.driver import open_driver
 from tests.fixtures.device_arrays import Array, Buffer, Exchanged, Lent, Tensor

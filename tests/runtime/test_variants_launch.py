@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Candidate, Image, Unit, Variants
+from cuda_ext.facts.manifest import Image, Unit
 from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.loader import SAMPLE, Run, described, fatbin, signature, unit, write_package
 from tests.fixtures.messages import Messages

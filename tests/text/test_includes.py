@@ -15,7 +15,7 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.runtime.module import module_from
 from cuda_ext.text.includes import definitions_of
 from cuda_ext.text.macros import find_macros

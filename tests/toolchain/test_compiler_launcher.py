@@ -16,7 +16,7 @@ import pytest
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.toolchain.compilers import find_nvcc
 from cuda_ext.toolchain.nvcc import Nvcc
 from tests.fixtures.projects import KERNELS, refusal, write_project

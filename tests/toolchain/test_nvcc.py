@@ -19,7 +19,7 @@ from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import find_nvcc

@@ -9,7 +9,7 @@ from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, strin
 from cuda_ext.builder.config.variant_table import WHEN
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.kernels import FixedLaunch
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.variant_conditions import check_terms
 

@@ -16,7 +16,8 @@ from cuda_ext.builder.config.kernel_table import KERNELS
 from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
-from cuda_ext.facts.manifest import Compression, Variants
+from cuda_ext.facts.candidates import Variants
+from cuda_ext.facts.manifest import Compression
 
 TABLE = "tool.cuda_ext"
 

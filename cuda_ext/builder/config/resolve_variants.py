@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Candidate, Manifest, Unit, Variants
+from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.formats.variant_conditions import check_terms

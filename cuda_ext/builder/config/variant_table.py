@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, array, mapping, show, string, table
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.manifest import Candidate, Variants
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.formats.variant_conditions import (
     PATTERN,
     Condition,

@@ -22,8 +22,8 @@ from cuda_ext.builder.cpp.template_arguments import (
     read_constants,
 )
 from cuda_ext.errors import join_names
-from cuda_ext.facts.kernels import Symbol
 from cuda_ext.facts.manifest import Manifest
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 
 _SHOWN = 8  # the number of kernels in a comment or message

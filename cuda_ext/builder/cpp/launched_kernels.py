@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import Manifest, Term, Variants
+from cuda_ext.facts.candidates import Term, Variants
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
+from cuda_ext.facts.manifest import Manifest
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.variant_conditions import SM
 
 

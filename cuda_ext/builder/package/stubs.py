@@ -18,8 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cuda_ext.errors import escape_controls
-from cuda_ext.facts.kernels import Kernel, Parameter, Symbol
-from cuda_ext.facts.manifest import Manifest, Variants
+from cuda_ext.facts.candidates import Variants
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.manifest import Manifest
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.text.brackets import split_arguments
 

@@ -20,7 +20,8 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import decode, encode, key_of, sha256
-from cuda_ext.facts.manifest import Compression, Options
+from cuda_ext.facts.manifest import Compression
+from cuda_ext.facts.sources import Options
 from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.identity import identity_of, linker_files
 from cuda_ext.toolchain.programs.header_dependencies import Resolver

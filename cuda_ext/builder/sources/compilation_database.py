@@ -24,7 +24,7 @@ from cuda_ext.compiler.compile_options import definitions
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file

@@ -22,7 +22,7 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import NAMED, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.text.includes import definitions_of
 

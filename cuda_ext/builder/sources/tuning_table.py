@@ -20,7 +20,7 @@ from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParam
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.manifest import Term
+from cuda_ext.facts.candidates import Term
 from cuda_ext.formats.variant_conditions import SM, Condition, is_about_gpu, parse
 
 # Values of parameters and options in Python's spelling.

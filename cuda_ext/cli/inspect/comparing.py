@@ -10,7 +10,7 @@ from cuda_ext.builder.report.difference import Build, Changes, Place, compare
 from cuda_ext.cli.inspect.contents import Contents, Module, spell_options
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.facts.codec import plain
-from cuda_ext.facts.kernels import Symbol
+from cuda_ext.facts.symbols import Symbol
 
 # What is compared, by kind, and the parts of a place. The source of a setting of the module is empty.
 PLACES = {

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Manifest, Source
+from cuda_ext.facts.manifest import Manifest
+from cuda_ext.facts.sources import Source
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.image_content import ImageContent
 from cuda_ext.formats.spelling import normalise, plain_name

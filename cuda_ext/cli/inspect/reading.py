@@ -22,7 +22,8 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Source, Unit, loads
+from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Unit, loads
+from cuda_ext.facts.sources import Source
 from cuda_ext.formats.image_content import ImageContent, format_of, read_images
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")

@@ -12,7 +12,8 @@ from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import FixedLaunch, Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.formats.variant_conditions import check_terms
 
 

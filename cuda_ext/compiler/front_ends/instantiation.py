@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from cuda_ext.errors import shorten
-from cuda_ext.facts.manifest import Term
+from cuda_ext.facts.candidates import Term
 from cuda_ext.formats.variant_conditions import Condition, parse_either, spell
 from cuda_ext.text.brackets import split_arguments, take_parentheses
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
-from cuda_ext.facts.kernels import SIZES, FixedLaunch, HiddenParameter, Parameter, ParameterKind
+from cuda_ext.facts.kernels import SIZES, Parameter, ParameterKind
+from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.formats.spelling import STANDARD_INTEGERS, normalise
 from cuda_ext.formats.variant_conditions import Condition, spell
 from cuda_ext.text.brackets import split_arguments

@@ -15,7 +15,7 @@ from cuda_ext.runtime.arrays.device_memory import array_layout
 from cuda_ext.runtime.driver import cuda_h
 
 if TYPE_CHECKING:
-    from cuda_ext.facts.kernels import TensorMap
+    from cuda_ext.facts.launches import TensorMap
     from cuda_ext.runtime.driver.driver import Driver
 
 # The structure in cuda.h, and its tag.

@@ -1,38 +1,25 @@
 """A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
+from __future__ import annotations
+
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.facts.kernels import FixedLaunch
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
+
+if TYPE_CHECKING:
+    from cuda_ext.facts.launches import Attributes, FixedLaunch
 
 # The largest cluster that every GPU with clusters supports, in blocks; larger ones need an opt-in.
 PORTABLE_CLUSTER = 8
 
 # The static and dynamic shared memory of a block that a kernel may use without an opt-in, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
-
-
-class Attributes(NamedTuple):
-    """The resources that a kernel uses on one GPU.
-
-    ``registers`` and ``local`` memory are per thread, static ``shared`` memory is per block; memory sizes,
-    also of ``constant`` memory, are in bytes. ``most_threads`` is the largest number of threads in a block.
-    ``ptx`` and ``binary`` are the architectures (``90``) of the PTX and of the machine code.
-    """
-
-    registers: int
-    local: int
-    shared: int
-    constant: int
-    most_threads: int
-    ptx: int
-    binary: int
 
 
 class LoadedKernel:
@@ -114,6 +101,8 @@ class LoadedKernel:
 
     def attributes(self) -> Attributes:
         """Ask the driver for the attributes of the kernel."""
+        from cuda_ext.facts.launches import Attributes  # few launches need this module
+
         return Attributes(
             self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
             self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),

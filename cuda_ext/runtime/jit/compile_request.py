@@ -9,7 +9,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import Compiler, SourceKind, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Source
+from cuda_ext.facts.sources import Source
 from cuda_ext.runtime.jit.request import Entry, Request
 from cuda_ext.toolchain.compile_library import compile_library
 

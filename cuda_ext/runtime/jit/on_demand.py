@@ -19,7 +19,8 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.facts import codec
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Manifest, Options, Source, Unit
+from cuda_ext.facts.manifest import Manifest, Unit
+from cuda_ext.facts.sources import Options, Source
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.request import Entry, Request, join_requests
@@ -139,7 +140,7 @@ class OnDemand:
 
     def request_unit(self, unit: Unit, capability: int) -> Request:
         """Make the request for `unit` as it was built, on a GPU of `capability`."""
-        return self._request(unit, unit.sources, capability)
+        return self._request(unit, tuple(unit.sources), capability)
 
     def capabilities(self) -> tuple[int, ...]:
         """Return the compute capabilities that the compiler supports."""

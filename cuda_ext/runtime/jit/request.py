@@ -12,8 +12,9 @@ from typing import NamedTuple
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import Field, key_of
-from cuda_ext.facts.kernels import Kernel, Symbol
-from cuda_ext.facts.manifest import Source
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.sources import Source
+from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import normalise
 
 # Increase it whenever the same request must have a different result.

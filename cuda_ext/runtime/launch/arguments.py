@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
-from cuda_ext.facts.kernels import HALVES, HiddenParameter, Parameter
+from cuda_ext.facts.kernels import HALVES, Parameter
+from cuda_ext.facts.launches import HiddenParameter
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex, may_hold_address

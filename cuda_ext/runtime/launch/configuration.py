@@ -15,7 +15,7 @@ from cuda_ext.runtime.launch.streams import GivenStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cuda_ext.facts.kernels import FixedLaunch
+    from cuda_ext.facts.launches import FixedLaunch
     from cuda_ext.runtime.arrays.device_memory import DeviceArray, DeviceMemory
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
     from cuda_ext.runtime.launch.streams import Stream

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from cuda_ext.errors import CudaExtError
-from cuda_ext.facts.kernels import HiddenParameter, Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold_address
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import is_debugging
 
 if TYPE_CHECKING:
+    from cuda_ext.facts.launches import HiddenParameter
     from cuda_ext.runtime.launch import _launch as compiled
     from cuda_ext.runtime.launch._launch import Description, Hidden, Launch
     from cuda_ext.runtime.launch._launch import Overloads as Overloads

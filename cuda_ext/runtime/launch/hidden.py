@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.facts.kernels import HiddenParameter, Kernel
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.launches import HiddenParameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_layout
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 

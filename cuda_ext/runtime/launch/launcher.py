@@ -33,7 +33,7 @@ from cuda_ext.runtime.launch.python_arguments import values_of_constant
 from cuda_ext.runtime.launch.streams import GivenStream, current_stream_to_give
 
 if TYPE_CHECKING:
-    from cuda_ext.facts.kernels import TensorMap
+    from cuda_ext.facts.launches import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
 

@@ -34,7 +34,8 @@ from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Parameter
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source

@@ -12,7 +12,7 @@ from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import FixedLaunch
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.tileiras import Tileiras

@@ -19,7 +19,8 @@ from cuda_ext.compiler.front_ends.kernel_description import (
     describe_function,
 )
 from cuda_ext.errors import CompilationError
-from cuda_ext.facts.kernels import FixedLaunch, HiddenParameter, Parameter, TensorMap
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.launches import FixedLaunch, HiddenParameter, TensorMap
 
 _IN_CPP = {dtype.triton: dtype.cpp for dtype in DTYPES}
 # The type of a tensor that the host describes: its element type, and the lengths of a block.

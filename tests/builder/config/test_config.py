@@ -16,7 +16,7 @@ from cuda_ext.builder.config.keys import BuildSettings, Settings
 from cuda_ext.builder.config.modules import ModuleConfig, parse_table
 from cuda_ext.builder.project import Project, default_module_name
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.manifest import Candidate, Term, Variants
+from cuda_ext.facts.candidates import Candidate, Term, Variants
 from tests.fixtures.messages import Messages
 from tests.fixtures.projects import write_project
 

@@ -13,7 +13,8 @@ from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import ConfigError, KernelNotFoundError, ManifestError
-from cuda_ext.facts.manifest import Candidate, Manifest, Variants, dumps, loads
+from cuda_ext.facts.candidates import Candidate, Variants
+from cuda_ext.facts.manifest import Manifest, dumps, loads
 from cuda_ext.formats.variant_conditions import parse
 from cuda_ext.runtime.module import module_from
 from tests.builder.package.test_generate import assert_misuses_are_reported, stub

@@ -16,7 +16,8 @@ import pytest
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.facts import manifest
-from cuda_ext.facts.manifest import Image, Manifest, Source, Unit
+from cuda_ext.facts.manifest import Image, Manifest, Unit
+from cuda_ext.facts.sources import Source
 from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 
 CASES = {

@@ -16,7 +16,7 @@ import pytest
 
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.stubs import write_stub
-from cuda_ext.facts.manifest import Candidate, Variants
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.device_code import module, unit
 

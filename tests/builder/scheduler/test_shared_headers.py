@@ -19,7 +19,7 @@ from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.builder.scheduler.test_local_pool import SPEC

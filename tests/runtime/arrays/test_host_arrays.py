@@ -22,7 +22,8 @@ from cuda.bindings import driver
 import cuda_ext
 from cuda_ext.facts import manifest
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import Manifest, Source, Unit
+from cuda_ext.facts.manifest import Manifest, Unit
+from cuda_ext.facts.sources import Source
 from cuda_ext.runtime.arrays.device_scope import DeviceCopies
 from tests.fixtures.loader import Run, described, signature, single_image, write_package
 from tests.fixtures.under_driver import calls, failure, launches

@@ -18,7 +18,7 @@ import cuda_ext
 from cuda_ext import errors
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options, Source
+from cuda_ext.facts.sources import Options, Source
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.runtime.jit.compile_request import compile_request
 from cuda_ext.runtime.jit.request import Request

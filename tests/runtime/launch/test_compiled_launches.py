@@ -204,7 +204,7 @@ def test_shapes_and_strides_are_those_of_the_careful_launcher(script: Script) ->
 import random
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel, Parameter
-from cuda_ext.facts.kernels import HiddenParameter
+from cuda_ext.facts.launches import HiddenParameter
 from cuda_ext.runtime.launch import fast_launch, known_types
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from tests.fixtures import device_arrays

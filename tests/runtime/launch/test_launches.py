@@ -19,7 +19,8 @@ from cuda.bindings import driver
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel, Parameter
-from cuda_ext.facts.manifest import Source, Unit
+from cuda_ext.facts.manifest import Unit
+from cuda_ext.facts.sources import Source
 from cuda_ext.runtime.launch.configuration import check_extents
 from cuda_ext.runtime.launch.streams import GivenStream
 from tests.fixtures import device_arrays

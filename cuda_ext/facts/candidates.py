@@ -1,0 +1,66 @@
+"""Variants: several kernels under one name, among which the conditions of a launch choose."""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Operator: TypeAlias = Literal["", "<", "<=", "==", "!=", ">=", ">"]
+
+_LARGEST = (1 << 63) - 1  # the largest number in a condition
+
+
+class Term(NamedTuple):
+    """A comparison that a condition requires: ``n % 16 == 0``, ``x.shape[0] >= 64``, ``sm >= 80``.
+
+    Without a modulus, it compares the value itself. A target such as ``sm_90a`` has no operator: it requires
+    that the GPU loads an image for this target.
+    """
+
+    name: str
+    operator: Operator = ""
+    number: int = 0
+    modulus: int = 0
+
+    @property
+    def is_comparable(self) -> bool:
+        """True if its numbers have at most 64 bits. Those of damaged data may be others."""
+        return -_LARGEST <= self.number <= _LARGEST and 0 <= self.modulus <= _LARGEST
+
+    @property
+    def left(self) -> str:
+        return f"{self.name} % {self.modulus}" if self.modulus else self.name
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.number}" if self.operator else self.name
+
+
+class Candidate(NamedTuple):
+    """One kernel of several variants, and the terms that must all hold; the default has none."""
+
+    kernel: str
+    when: tuple[Term, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        return " and ".join(map(str, self.when))
+
+    def __str__(self) -> str:
+        return f"{self.kernel} if {self.condition}" if self.when else self.kernel
+
+
+class Variants(NamedTuple):
+    """Several kernels under one name. A launch takes the first whose condition holds.
+
+    The last candidate is the default. All have the same parameters. The candidates of ``specialised``
+    variants are one kernel, compiled under several conditions. They have no names of their own, and not all
+    have a default. A kernel compiled for several conditions is a candidate for each.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...]
+    specialised: bool = False
+
+    def __str__(self) -> str:
+        if self.specialised:
+            conditions = [f"if {c.condition}" if c.when else "and for all arguments" for c in self.candidates]
+            return f"compiled {', '.join(conditions)}"
+        *conditional, default = self.candidates
+        return ", ".join([*map(str, conditional), f"else {default}"])
