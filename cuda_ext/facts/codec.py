@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ForwardRef,
     Literal,
@@ -41,18 +40,6 @@ from typing import (
     get_origin,
     get_type_hints,
 )
-
-# OpenSSL takes longer to import than hashing some megabytes without it.
-if TYPE_CHECKING:
-    from hashlib import sha256 as _in_c
-else:
-    try:
-        if sys.version_info >= (3, 12):  # as the standard library's random does
-            from _sha2 import sha256 as _in_c
-        else:
-            from _sha256 import sha256 as _in_c
-    except ImportError:  # a Python without it, which some distributions have
-        from hashlib import sha256 as _in_c
 
 Field: TypeAlias = str | bytes | None
 
@@ -152,11 +139,24 @@ def key_of(*fields: Field) -> str:
 
 def sha256(content: bytes | memoryview) -> bytes:
     """Return the SHA-256 of `content`, 32 bytes."""
+    # OpenSSL takes longer to import than hashing some megabytes without it.
     if len(content) <= _LARGE and "hashlib" not in sys.modules:
-        return _in_c(content).digest()
+        try:
+            digest: bytes = _import_sha256()(content).digest()
+            return digest
+        except ImportError:
+            pass  # a Python without it, which some distributions have
     import hashlib
 
     return hashlib.sha256(content).digest()
+
+
+def _import_sha256() -> Any:
+    if sys.version_info >= (3, 12):  # as the standard library's random does
+        from _sha2 import sha256
+    else:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    return sha256
 
 
 def plain(value: Any, contents: list[bytes]) -> Any:

@@ -167,24 +167,19 @@ class Records(Sequence[_T]):
 
     def names(self) -> list[str]:
         """Return the names of all records; other fields are not read."""
-        names = [*map(self._name_of, self._items)]
+        start = f'{{"{self._name}": "'
+        names: list[Any] = []
+        for index, item in enumerate(self._items):
+            if isinstance(item, str) and item.startswith(start):
+                name = item[len(start) : item.find('"', len(start))]
+                names.append(self[index][0] if "\\" in name else name)
+            elif isinstance(item, dict):
+                names.append(item.get(self._name))
+            else:
+                names.append(self[index][0])
         if {*map(type, names)} - {str}:
             raise self._refuse(f"a {self._kind} has no name")
         return names
-
-    def _name_of(self, item: Any) -> Any:
-        if isinstance(item, tuple):
-            return item[0]
-        if isinstance(item, str):
-            start = f'{{"{self._name}": "'
-            name, end, _ = item[len(start) :].partition('"')
-            if end and "\\" not in name and item.startswith(start):
-                return name
-        try:
-            data = parse_json(item) if isinstance(item, str) else item
-            return data[self._name]
-        except (ValueError, TypeError, LookupError):
-            return None
 
 
 def names_of(records: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -251,10 +246,10 @@ def _parse(text: str) -> Any:
     items: list[str] = []
     lines = []
     for line in text.split("\n"):
-        item, brace, end = line.rpartition("}")
-        if brace and line.startswith("  {"):
-            lines.append(f"{len(items)}{end}")
-            items.append(f"{item[2:]}}}")
+        end = line.rfind("}") + 1
+        if end and line.startswith("  {"):
+            lines.append(f"{len(items)}{line[end:]}")
+            items.append(line[2:end])
         else:
             lines.append(line)
     try:

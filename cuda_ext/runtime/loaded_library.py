@@ -17,15 +17,15 @@ from cuda_ext.errors import (
     ToolchainError,
 )
 from cuda_ext.facts.codec import sha256
-from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Unit, loads, names_of
-from cuda_ext.formats.image_choice import (
+from cuda_ext.facts.image_choice import (
     image_for,
     no_image,
     ptx_too_new,
     select_image,
     tile_ir_refused,
 )
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Unit, loads, names_of
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache

@@ -15,7 +15,6 @@ from cuda_ext.errors import (
     escape_controls,
     join_names,
 )
-from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel, advise_keywords
 from cuda_ext.runtime.launch.fast_launch import Overloads
@@ -58,7 +57,11 @@ class Namespace:
     def __getitem__(self, expression: str, /) -> Any:
         if not isinstance(expression, str):
             raise TypeError(f"expected a C++ name expression, found {expression!r}")
-        library, name = self.__library__, _qualify(self, normalise(expression))
+        library, name = self.__library__, _qualify(self, expression)
+        if not library.names.has_kernel(name):
+            from cuda_ext.formats.spelling import normalise  # the names of the manifest do not need it
+
+            name = _qualify(self, normalise(expression))
         return _kernel(library, name) if library.names.has_kernel(name) else _look_up(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -296,6 +299,8 @@ def _variants(library: Library, variants: facts.Variants) -> Kernel:
 
 def _instantiate(library: Library, name: str) -> Kernel:
     """Compile the instantiation `name` on demand for the current GPU."""
+    from cuda_ext.formats.spelling import plain_name  # kernels that were built do not need it
+
     on_demand = library.on_demand
     obstacle = on_demand.obstacle()
     if not obstacle:

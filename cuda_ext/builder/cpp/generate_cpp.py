@@ -28,9 +28,9 @@ from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import key_of
+from cuda_ext.facts.image_choice import describe_images, needed_driver, order_images
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Source
-from cuda_ext.formats.image_choice import describe_images, needed_driver, order_images
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.text.declarations import kernel_names
 

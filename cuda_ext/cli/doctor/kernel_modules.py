@@ -14,9 +14,9 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError, join_names
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
+from cuda_ext.facts.image_choice import image_for
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import FILE_NAME, Manifest, Unit, loads
-from cuda_ext.formats.image_choice import image_for
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.runtime.jit.on_demand import OnDemand
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
-from cuda_ext.formats.image_choice import select_image
+from cuda_ext.facts.image_choice import select_image
 from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner

@@ -19,12 +19,12 @@ from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.candidates import Candidate, Variants
+from cuda_ext.facts.image_choice import select_image
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.launches import FixedLaunch, TensorMap
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Source
 from cuda_ext.facts.symbols import Symbol
-from cuda_ext.formats.image_choice import select_image
 from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.cpp_modules import (
     INCLUDE,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuda_ext import errors
-from cuda_ext.formats.image_choice import image_for, select_image
+from cuda_ext.facts.image_choice import image_for, select_image
 from tests.fixtures.loader import (
     SAMPLE,
     unit,
