@@ -109,6 +109,14 @@ def copies_of_packages() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_worker() -> Iterator[None]:
+    """A build starts one worker process: there are as many processes of pytest as cores already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MAX_JOBS", "1")
+        yield
+
+
 @pytest.fixture
 def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache for one test."""

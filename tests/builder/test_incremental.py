@@ -7,11 +7,21 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.scheduler.job_cache import JobCache
+from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.session import build_project
+from cuda_ext.cache.dependencies import FileDigests
+from cuda_ext.cache.open_store import open_store
+from cuda_ext.compiler.jobs import CompileJob
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.manifest import Options
+from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, load, write_project
 
@@ -118,7 +128,6 @@ def test_a_project_in_another_place_with_other_times_compiles_nothing(project: P
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("include/common.cuh", everything_of(*SHARING)),
         ("include/deep.cuh", everything_of(*SHARING)),
         ("include/before.cuh", everything_of(*UNITS)),
         ("include/unread.cuh", set()),
@@ -159,11 +168,6 @@ def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
             '"sm_80", "sm_90", "sm_100"',
             everything_of(*UNITS, architectures="sm_100"),
         ),
-        (
-            '"sm_80", "sm_90"',
-            '"sm_80", "sm_90", "compute_90"',
-            {f"device/{unit}.cu sm_90, compute_90" for unit in UNITS},  # one pass makes both
-        ),
         ('"sm_80", "sm_90"', '"sm_90", "sm_80"', set()),
         ('"sm_80", "sm_90"', '"sm_80"', set()),
         ('"scale<float>"', '"scale<float>", "scale<double>"', everything_of("scale")),
@@ -171,9 +175,6 @@ def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
         ("instantiate", 'emit = "cubin"\ninstantiate', set()),
         ("instantiate", "jit = false\ninstantiate", set()),
         ("instantiate", 'define = { NEW = "1" }\ninstantiate', everything_of(*UNITS)),
-        ("instantiate", 'std = "c++20"\ninstantiate', everything_of(*UNITS)),
-        ("instantiate", "fast-math = true\ninstantiate", everything_of(*UNITS)),
-        ("instantiate", 'options = ["-lineinfo"]\ninstantiate', everything_of(*UNITS)),
         ('pre-include = ["before.cuh"]', 'define = { VALUE = "1" }', everything_of(*UNITS)),
     ],
 )
@@ -183,6 +184,27 @@ def test_a_key_compiles_the_units_that_it_affects(
     edited(project, "pyproject.toml", lambda text: text)
     (project / "pyproject.toml").write_text(TABLE.replace(old, new))
     assert compiled(project) == expected
+
+
+def test_all_options_are_in_the_keys_of_a_compilation(own_cache: None) -> None:
+    changed = {
+        "std": "c++20",
+        "define": {"NEW": "1"},
+        "raw": ("-lineinfo",),
+        "pre_include": ("cuda_fp16.h",),
+        "fast_math": True,
+        "relaxed_constexpr": True,
+        "relocatable": True,
+    }
+    assert list(changed) == list(Options._fields)
+    options = [Options(), *(Options(**{name: value}) for name, value in changed.items())]
+    with closing(open_store(os.environ, lambda _: None)) as store:
+        digests = FileDigests(store)
+        compiler = RememberedCompiler.open(CompilerChoice(), os.environ, store, digests)
+        jobs = JobCache(compiler, store, digests)
+        units = (TranslationUnit("device/a.cu", b"", options=each) for each in options)
+        keys = {jobs.keys(CompileJob(unit, (Architecture.parse("sm_90"),))) for unit in units}
+    assert len(keys) == len(options)
 
 
 def test_one_of_two_images_of_a_pass_is_known_by_itself(project: Path) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,16 +11,13 @@ import pytest
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
-from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Image
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import KERNEL, image, kernels, library, module, nvrtc, unit
-from tests.toolchain.test_nvrtc import UNSTABLE
 
-ROOT = Path(__file__).parents[2]
 AXPY = "template <class T> __global__ void axpy(int n, T a, const T* x, T* y) { y[n] = a * x[n]; }"
 
 
@@ -53,12 +46,6 @@ def test_every_requested_architecture_is_in_the_fatbin():
     compiled = module(KERNEL, architectures=asked)
     assert tuple(images(compiled)) == asked
     assert tuple(e.architecture for e in read_fatbin(compiled.files["unit.fatbin"])) == asked
-
-
-def test_every_unit_has_a_fatbin_of_its_own():
-    compiled = module(unit(KERNEL, name="device/a.cu"), unit("__global__ void k() {}", name="other/b.cu"))
-    assert {name for name in compiled.files if name.endswith(".fatbin")} == {"a.fatbin", "b.fatbin"}
-    assert [u.title for u in compiled.manifest.units] == ["device/a.cu", "other/b.cu"]
 
 
 def test_images_are_recorded_with_size_and_digest():
@@ -99,30 +86,6 @@ def test_sources_and_headers_travel_with_the_module():
         name: hashlib.sha256(compiled.files[f"sources/{name}"]).hexdigest()
         for name in ("device/h.cuh", "device/unit.cu")
     }
-
-
-def test_sources_are_not_shipped_on_request():
-    compiled = module(KERNEL, embed=False)
-    assert compiled.manifest.embedded is None
-    assert not [name for name in compiled.files if name.startswith("sources/")]
-
-
-def test_the_manifest_survives_being_written():
-    compiled = module(unit(AXPY, "axpy<float>"), architectures=["sm_80", "compute_90"])
-    assert manifest_file.loads(manifest_file.dumps(compiled.manifest), "manifest.json") == compiled.manifest
-
-
-def test_the_same_plan_gives_the_same_module_in_any_process_and_directory(tmp_path):
-    script = (
-        "import pickle, sys\n"
-        "from tests.fixtures.device_code import module\n"
-        "from tests.toolchain.test_nvrtc import UNSTABLE\n"
-        "sys.stdout.buffer.write(pickle.dumps(module(UNSTABLE)))\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", script]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert pickle.loads(run.stdout) == module(UNSTABLE)
 
 
 # ------------------------------------------------------------------------------------------------- names
@@ -244,11 +207,6 @@ def test_one_name_for_different_things_is_refused(newer, older, message, newest)
         module(source, architectures=["sm_80", newest])
 
 
-def test_a_template_may_be_instantiated_in_two_units():
-    one, two = unit(AXPY, "axpy<float>", name="device/a.cu"), unit(AXPY, "axpy<double>", name="device/b.cu")
-    assert names(module(one, two)) == ["axpy<float>", "axpy<double>"]
-
-
 def test_a_variable_may_be_requested_by_its_address():
     source = unit("namespace n { template <class T> __device__ T v; }\n" + KERNEL, "&n::v<float>")
     assert names(module(source)) == ["kernel"]
@@ -257,32 +215,12 @@ def test_a_variable_may_be_requested_by_its_address():
 # ------------------------------------------------------------------------------------------------ errors
 
 
-def test_all_failing_units_are_reported_together():
-    with pytest.raises(CompilationError) as raised:
-        module(
-            unit("__global__ void k() { one; }", name="device/a.cu"),
-            unit(KERNEL, name="device/b.cu"),
-            unit("__global__ void k() { two; }", name="device/c.cu"),
-        )
-    message = str(raised.value)
-    assert 'device/a.cu(1): error: identifier "one"' in message
-    assert 'device/c.cu(1): error: identifier "two"' in message
-    assert "device/b.cu" not in message
-
-
 def test_warnings_are_reported_once():
     reports: list[str] = []
     module("__global__ void k() { int unused; }", architectures=["sm_80", "sm_90"], reports=reports)
     (warning,) = reports
     assert "never referenced" in warning
     assert "(1): warning" in warning
-
-
-def test_the_architectures_for_which_a_unit_fails_are_named_together():
-    with pytest.raises(CompilationError) as raised:
-        module("__global__ void k() { oops; }", architectures=["sm_80", "sm_90", "compute_90"])
-    assert str(raised.value).count("oops") == 2  # the message and the line
-    assert str(raised.value).endswith("(compiling device/unit.cu for sm_80, sm_90, compute_90)")
 
 
 # ----------------------------------------------------------------------------------- what arrives compiled
@@ -297,14 +235,6 @@ def test_ptx_is_assembled_for_every_architecture_that_it_serves():
         "compute_90": "ptx",
     }
     assert names(compiled) == ["_Z6kernelPi"]
-
-
-def test_ptx_names_its_parameters():
-    source = (
-        b".version 6.0\n.target sm_50\n.visible .entry scale(.param .u64 .ptr x, .param .f32 by) { ret; }\n"
-    )
-    (kernel,) = module(unit(source, name="device/a.ptx")).manifest.kernels
-    assert kernel.signature == "scale(void* x, float by)"
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
@@ -391,15 +321,6 @@ def test_units_are_linked_into_one_library():
     assert symbols(compiled) == ["c"]
 
 
-def test_a_unit_without_kernels_may_be_linked():
-    assert names(linked(CALLS, "__constant__ int c; __device__ int f(int i) { return i; }")) == ["calls"]
-
-
-def test_templates_of_a_shared_header_are_linked_once():
-    units = [relocatable(AXPY, "axpy<float>", name=f"device/{n}.cu") for n in "ab"]
-    assert names(linked(*units)) == ["axpy<float>"]
-
-
 @pytest.mark.parametrize(
     ("declared", "memory"),
     [("__device__ int x[4]", "16 bytes of device"), ("__constant__ int x[8]", "32 bytes of constant")],
@@ -442,11 +363,6 @@ def test_a_definition_in_two_units_is_refused(source, lowered, architecture, cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_helpers_of_one_name_may_be_static_in_each_unit():
-    source = "static __device__ int f(int i) { return i; }\n__global__ void NAME(int* p) { *p = f(*p); }"
-    assert names(linked(source.replace("NAME", "a"), source.replace("NAME", "b"))) == ["a", "b"]
-
-
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
 @pytest.mark.parametrize("name", ["v", "n::v"])
 def test_static_variables_of_one_name_in_several_units_are_no_symbols(name, architecture):
@@ -460,15 +376,6 @@ def test_static_variables_of_one_name_in_several_units_are_no_symbols(name, arch
     assert f"several units define a {name!r} of their own" in reports[-1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "architecture"), [("ptx", "compute_80"), ("cubin", "sm_90"), ("ltoir", "lto_90")]
-)
-def test_prebuilt_images_are_linked(kind, architecture):
-    made = ready_made(CALLED, kind, architecture, relocatable=True)
-    compiled = linked(CALLS, made)
-    assert names(compiled) == ["_Z5otherPf", "calls"]
-
-
 def test_lto_ir_is_linked_to_ptx():
     made = ready_made(CALLED, "ltoir", "lto_90", relocatable=True)
     compiled = linked(CALLS, made, architectures=["sm_90", "compute_90"])
@@ -480,11 +387,6 @@ LAUNCHES = "__global__ void child(int* p) { *p = 1; }\n__global__ void parent(in
 
 def device_runtime() -> Path | None:
     return cuda_packages.cudadevrt(int(nvrtc().version.partition(".")[0]))
-
-
-@pytest.mark.skipif(device_runtime() is None, reason="the device runtime library is not installed")
-def test_kernels_may_launch_kernels():
-    assert names(linked(LAUNCHES)) == ["child", "parent"]
 
 
 @pytest.mark.skipif(device_runtime() is None, reason="the device runtime library is not installed")

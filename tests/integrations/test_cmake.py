@@ -344,21 +344,6 @@ def test_headers_that_the_build_makes_come_first(tmp_path: Path) -> None:
     assert (project.module / "python/app/kernels/fill.fatbin").read_bytes() != first
 
 
-@takes_cxx
-def test_what_nvcc_alone_compiles_is_not_embedded(tmp_path: Path) -> None:
-    host = "#include <vector>\n__global__ void host(float* x) { *x = 1; }\n"
-    call = "cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES 90-real COMPILER nvcc JIT)\n"
-    files = {"CMakeLists.txt": PYTHON_LISTS + call, "device/host.cu": host, "device/fill.cu": FILL}
-    project = CMakeProject(tmp_path / "project").write(files)
-    project.configure()
-    output = project.build()
-    assert (
-        output.count("app.kernels: not embedded, and not compiled on demand:\n  device/host.cu: NVRTC does")
-        == 1
-    )
-    assert list(shipped(project).embedded or ()) == ["device/fill.cu"]
-
-
 # Other versions of CMake than the one that the tests bring.
 
 

@@ -99,14 +99,13 @@ def test_ccache_reuses_results_and_leaves_images_unchanged(ccache, tmp_path):
     assert hits(tmp_path) == len(ARCHITECTURES) + 1
 
 
-@pytest.mark.parametrize("changed", [{"by": 5}, {"shift": 5}], ids=["header", "macro"])
-def test_ccache_compiles_changed_sources_again(ccache, changed):
+def test_ccache_compiles_changed_sources_again(ccache):
     # Without a table of names ccache relies on the arguments and the files alone.
     plain = unit(instantiate=())
     (before,) = ccache.compile(plain, [ARCHITECTURES[0]])
-    other = unit(instantiate=("scale<float>",), **changed)
     ccache.compile(unit(), [ARCHITECTURES[0]])
-    assert ccache.compile(other, [ARCHITECTURES[0]]) == nvcc(None).compile(other, [ARCHITECTURES[0]])
+    for other in (unit(by=5), unit(shift=5)):  # another header, another macro
+        assert ccache.compile(other, [ARCHITECTURES[0]]) == nvcc(None).compile(other, [ARCHITECTURES[0]])
     assert ccache.compile(plain, [ARCHITECTURES[0]]) == (before,)
 
 

@@ -231,15 +231,10 @@ def bytes_from_another_process(architecture: str, directory: Path) -> bytes:
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90", "lto_90"])
 def test_the_same_unit_gives_the_same_bytes_in_any_process_and_directory(architecture, tmp_path):
     elsewhere = bytes_from_another_process(architecture, tmp_path)
     assert elsewhere == image(unit(UNSTABLE), architecture).data
-
-
-def test_the_same_unit_gives_the_same_lto_ir_in_any_process():
-    # NVRTC hides the working directory in it; nothing of that is left after a link.
-    assert bytes_from_another_process("lto_90", Path.cwd()) == image(unit(UNSTABLE), "lto_90").data
 
 
 # ------------------------------------------------------------------------------------------- headers
@@ -374,17 +369,6 @@ def test_a_failed_compilation_leaves_no_trace_in_the_working_directory(tmp_path,
         compiler.compile(unit('#include "missing.h"\n'), [Architecture.parse("sm_90")])
     compiler.compile(unit("__global__ void kernel(int* x) { *x = 1; }"), [Architecture.parse("sm_90")])
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.parametrize("architecture", ["sm_90", "compute_90", "lto_90"])
-def test_the_working_directory_has_no_influence(tmp_path, monkeypatch, architecture):
-    images = []
-    for name in ("short", "a longer name of a directory"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        monkeypatch.setenv("PWD", str(tmp_path / name))
-        images.append(image("__global__ void kernel(int* x) { *x = 1; }", architecture).data)
-    assert images[0] == images[1]
 
 
 OF_NVCC = """

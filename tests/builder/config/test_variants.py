@@ -231,4 +231,4 @@ def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> N
     manifest = resolve_variants(own.manifest, variants, WHERE)
     package = generate(own._replace(manifest=manifest))
     assert '"""fit(int n, const float* x, float* y)\n' in stub(package)
-    assert_misuses_are_reported(tool, package, tmp_path, USES, MISUSES)
+    assert_misuses_are_reported(tool, package, tmp_path, (USES, MISUSES))

@@ -18,6 +18,9 @@ from cuda_ext.builder.package.generate import Package, generate, render_init
 from cuda_ext.facts import manifest as manifest_file
 from tests.fixtures.device_code import module, unit
 
+# One process knows the standard library from its first run of mypy.
+pytestmark = pytest.mark.xdist_group("types")
+
 ROOT = Path(__file__).parents[3]
 
 SOURCE = r"""
@@ -155,8 +158,8 @@ CHECKED = """\
 """
 
 
-def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple[str, int]]:
-    """Type-check `user`, which imports ``kernels``; return the files and lines with errors."""
+def check(tool: str, package: Package, directory: Path, *users: str) -> list[tuple[str, int]]:
+    """Type-check `users`, which import ``kernels``; return the files and lines with errors."""
     if not (directory / "pkg").exists():
         package.write(directory / "pkg/kernels")
         (directory / "pkg/__init__.py").write_text(EXPORT)
@@ -165,12 +168,14 @@ def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple
         path = directory / "pkg/kernels/__init__.pyi"
         _, _, text = path.read_text().split("\n", 2)
         path.write_text(f"{CHECKED}{text}")
-    (directory / "user.py").write_text(user)
+    names = [f"user{number}.py" for number in range(len(users))]
+    for name, text in zip(names, users, strict=True):
+        (directory / name).write_text(text)
     if tool == "mypy":
-        command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", "user.py", "pkg"]
+        command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", *names, "pkg"]
         environment = {"MYPYPATH": str(ROOT)}
     else:
-        settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["user.py", "pkg"]}
+        settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": [*names, "pkg"]}
         (directory / "pyrightconfig.json").write_text(json.dumps(settings))
         command = ["pyright", "--pythonpath", sys.executable]
         environment = {}
@@ -290,25 +295,27 @@ def misuse(x: Any) -> None:
 """
 
 
-def assert_misuses_are_reported(tool: str, package: Package, directory: Path, right: str, wrong: str) -> None:
-    """Have nothing reported in `right`, and each line of the function in `wrong`, which follows it."""
-    lines = enumerate(wrong.splitlines(), right.count("\n") + 1)
-    expected = [("user.py", number) for number, line in lines if line.startswith("    ")]
-    assert sorted(set(check(tool, package, directory, right + wrong))) == expected
+def assert_misuses_are_reported(
+    tool: str, package: Package, directory: Path, *users: tuple[str, str]
+) -> None:
+    """Have nothing reported in the first text of each user, and each line of the function in the other."""
+    expected = [
+        (f"user{user}.py", number)
+        for user, (right, wrong) in enumerate(users)
+        for number, line in enumerate(wrong.splitlines(), right.count("\n") + 1)
+        if line.startswith("    ")
+    ]
+    assert sorted(set(check(tool, package, directory, *map("".join, users)))) == expected
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
 def test_correct_uses_are_accepted_and_wrong_ones_are_reported(package, tool, tmp_path):
-    assert_misuses_are_reported(tool, package, tmp_path, RIGHT, WRONG)
-
-
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
-def test_a_module_that_is_not_exported_lacks_brackets_only(package, tool, tmp_path):
     def imported(text: str) -> str:
+        """A module that is not exported lacks brackets only."""
         lines = text.replace("from pkg import kernels", "import pkg.kernels as kernels").splitlines()
         return "\n".join("" if line.strip().startswith("kernels[") else line for line in lines) + "\n"
 
-    assert_misuses_are_reported(tool, package, tmp_path, imported(RIGHT), imported(WRONG))
+    assert_misuses_are_reported(tool, package, tmp_path, (RIGHT, WRONG), (imported(RIGHT), imported(WRONG)))
 
 
 KINDS = """

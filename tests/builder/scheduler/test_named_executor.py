@@ -123,27 +123,19 @@ def _cluster(root: Path) -> Iterator[Cluster]:
             process.wait()
 
 
-@pytest.fixture
-def cluster(tmp_path_factory, monkeypatch) -> Iterator[Cluster]:
-    """A cluster without workers, for this build to use."""
-    with _cluster(tmp_path_factory.mktemp("cluster")) as started:
-        monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", started.address)
-        yield started
-
-
 @pytest.fixture(scope="module")
-def two_workers(tmp_path_factory) -> Iterator[Cluster]:
-    """One worker that runs one task at a time, and one with three threads."""
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    """A cluster with a worker of three threads; starting it takes many seconds."""
     with _cluster(tmp_path_factory.mktemp("cluster")) as started:
-        started.add("--nthreads", "1")
         started.add("--nthreads", "3")
         yield started
 
 
 @pytest.fixture
-def dask(two_workers, monkeypatch) -> Cluster:
-    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", two_workers.address)
-    return two_workers
+def dask(cluster, monkeypatch) -> Cluster:
+    """The cluster, for this build to use."""
+    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", cluster.address)
+    return cluster
 
 
 @pytest.fixture(autouse=True)
@@ -203,17 +195,18 @@ def test_no_data_stays_on_the_cluster(dask, task):
         _wait(lambda: not any(client.has_what().values()))
 
 
-def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here):
-    first, _ = cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
+def test_a_worker_that_is_killed_is_not_missed(dask, project, built_here):
+    killed = dask.add("--nthreads", "1")
 
     class Log(list[str]):
         def append(self, line: str) -> None:
             super().append(line)
             if line.startswith("["):
-                cluster.workers[first].kill()
+                dask.workers[killed].kill()
 
     assert contents(project, Log()) == built_here
-    _wait(lambda: re.search(f"Remove worker.*{first}", cluster.log()))
+    _wait(lambda: re.search(f"Remove worker.*{killed}", dask.log()))
+    del dask.workers[killed]
 
 
 # What goes wrong
@@ -269,18 +262,21 @@ def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, listening):
             build(project)
 
 
-def test_pending_tasks_are_cancelled_on_the_cluster(cluster, task):
+def test_pending_tasks_are_cancelled_on_the_cluster(dask, task):
     from distributed import Client
 
-    cluster.add("--nthreads", "1")
-    with Client(cluster.address, set_as_default=False) as client:
+    def send(number: int) -> None:
+        for process in dask.workers.values():
+            os.kill(process.pid, number)
+
+    with Client(dask.address, set_as_default=False) as client:
         executor = executor_of(os.environ)
-        for process in cluster.workers.values():
-            os.kill(process.pid, signal.SIGSTOP)
+        send(signal.SIGSTOP)
         for _ in range(20):
             executor.submit(task)
         executor.shutdown(cancel_futures=True)
         _wait(lambda: not any(client.processing().values()))
+        send(signal.SIGCONT)
 
 
 # Other executors

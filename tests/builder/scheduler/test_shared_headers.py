@@ -105,18 +105,12 @@ def test_images_and_dependencies_are_those_without(
         assert len(with_.trace.reads) > 50
 
 
-CUB = b"#include <cub/block/block_reduce.cuh>\n#include <cub/block/block_scan.cuh>\n"
 KERNEL = b"""
 __device__ int table[] = {1, 2};
 namespace {
 __device__ float scaled(float x) { return x * SCALE + table[threadIdx.x % 2]; }
 }
-static __global__ void sum(float* x) {
-  using Reduce = cub::BlockReduce<float, 128>;
-  __shared__ typename Reduce::TempStorage storage;
-  const float all = Reduce(storage).Sum(scaled(x[threadIdx.x]));
-  if (threadIdx.x == 0) x[0] = all + __LINE__;
-}
+static __global__ void scale(float* x) { x[0] = scaled(cuda::std::numeric_limits<float>::max()) + __LINE__; }
 """
 
 
@@ -124,7 +118,7 @@ static __global__ void sum(float* x) {
     "between",
     [
         b"#define SCALE 2\n",
-        b"#include <cub/block/block_reduce.cuh>\n#define SCALE 2\n",
+        b"#include <cuda/std/type_traits>\n#define SCALE 2\n",
         b'#include "scale.cuh"\n',
     ],
     ids=["define", "again", "own"],
@@ -133,8 +127,8 @@ def test_what_follows_precompiled_headers_is_as_ever(
     tmp_path: Path, compiled_with: list[str], between: bytes
 ) -> None:
     """Guards of the headers hold, and headers that come later see the macros before them."""
-    headers = {"scale.cuh": b"#pragma once\n#include <cub/block/block_scan.cuh>\n#define SCALE 3\n"}
-    first, second = CUB.splitlines(keepends=True)
+    headers = {"scale.cuh": b"#pragma once\n#include <cuda/std/limits>\n#define SCALE 3\n"}
+    first, second = SHARED.splitlines(keepends=True)
     unit = TranslationUnit("device/sum.cu", first + between + second + KERNEL, headers=headers)
     plain = compile_units(tmp_path / "plain", b"", unit)
     compiled_with.clear()
@@ -145,7 +139,7 @@ def test_what_follows_precompiled_headers_is_as_ever(
 
 def test_headers_that_need_much_memory_are_precompiled(tmp_path: Path, compiled_with: list[str]) -> None:
     """More than the 256 MiB that NVRTC gives them by default."""
-    text = b"#include <cub/block/block_radix_sort.cuh>\n" + CUB
+    text = b"#include <cub/block/block_radix_sort.cuh>\n" + SHARED
     define = {"_CCCL_META_UNROLL_LIMIT": "16", "SCALE": "1"}
     unit = TranslationUnit("device/sum.cu", text + KERNEL, options=Options(define=define))
     compile_units(tmp_path / "precompiled", text, unit)
