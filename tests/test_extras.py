@@ -1,63 +1,72 @@
-"""Extras beside frameworks that pin CUDA's libraries: pip's resolver finds versions for both."""
+"""Extras beside frameworks that pin CUDA's libraries: resolvers find versions for both."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.environments import run
+from tests.fixtures.environments import run, uv
 
 pytestmark = [
     pytest.mark.network,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="frameworks have GPUs on Linux"),
 ]
-slow = pytest.mark.slow
 
 # With "===", pip passes builds for CPUs over, which have a version such as 2.13.0+cpu.
 BESIDE = [
-    pytest.param("cu13", ["torch===2.11.0"]),
-    pytest.param("cu13", ["torch===2.12.1"], marks=slow),
-    pytest.param("cu13", ["torch===2.13.0"], marks=slow),
-    pytest.param("cu13", ["torch===2.14.1"], marks=slow),
-    pytest.param("cu13", ["torch===2.15.0"], marks=slow),
-    pytest.param("cu13", ["torch===2.11.0", "numba-cuda[cu13]", "cupy-cuda13x[ctk]"], marks=slow),
-    pytest.param("cu13", ["jax[cuda13]"], marks=slow),
-    pytest.param("cu13", ["cupy-cuda13x[ctk]"], marks=slow),
-    pytest.param("cu13", ["numba-cuda[cu13]"], marks=slow),
-    pytest.param("cu12", ["torch===2.6.0"], marks=slow),
-    pytest.param("cu12", ["torch===2.7.1"], marks=slow),
-    pytest.param("cu12", ["torch===2.8.0"], marks=slow),
-    pytest.param("cu12", ["torch===2.9.1"], marks=slow),
-    pytest.param("cu12", ["torch===2.10.0"], marks=slow),
-    pytest.param("cu12", ["jax[cuda12]"], marks=slow),
-    pytest.param("cu12", ["cupy-cuda12x[ctk]"], marks=slow),
-    pytest.param("cu12", ["numba-cuda[cu12]"], marks=slow),
-    pytest.param("nvcc-cu13", ["torch===2.11.0"], marks=slow),
-    pytest.param("cutile", ["torch===2.11.0"], marks=slow),
-    pytest.param("cu13,triton", ["torch===2.15.0"], marks=slow),
+    ("cu13", ["torch===2.11.0"]),
+    ("cu13", ["torch===2.12.1"]),
+    ("cu13", ["torch===2.13.0"]),
+    ("cu13", ["torch===2.14.1"]),
+    ("cu13", ["torch===2.15.0"]),
+    ("cu13", ["torch===2.11.0", "numba-cuda[cu13]", "cupy-cuda13x[ctk]"]),
+    ("cu13", ["jax[cuda13]"]),
+    ("cu13", ["cupy-cuda13x[ctk]"]),
+    ("cu13", ["numba-cuda[cu13]"]),
+    ("cu12", ["torch===2.6.0"]),
+    ("cu12", ["torch===2.7.1"]),
+    ("cu12", ["torch===2.8.0"]),
+    ("cu12", ["torch===2.9.1"]),
+    ("cu12", ["torch===2.10.0"]),
+    ("cu12", ["jax[cuda12]"]),
+    ("cu12", ["cupy-cuda12x[ctk]"]),
+    ("cu12", ["numba-cuda[cu12]"]),
+    ("nvcc-cu13", ["torch===2.11.0"]),
+    ("cutile", ["torch===2.11.0"]),
+    ("cu13,triton", ["torch===2.15.0"]),
 ]
 
 
+def assert_complete(extra: str, versions: Mapping[str, str]) -> None:
+    suffix = "-cu12" if extra == "cu12" else ""
+    nvrtc, runtime = (versions[f"nvidia-cuda-{name}{suffix}"].split(".")[:2] for name in ("nvrtc", "runtime"))
+    assert nvrtc == runtime  # the headers are NVRTC's
+    assert f"nvidia-cuda-cccl{suffix}" in versions
+
+
+def test_uv_finds_versions(cuda_ext_wheel: Path, tmp_path: Path) -> None:
+    extra, frameworks = BESIDE[0]
+    wanted = tmp_path / "requirements.txt"
+    wanted.write_text("\n".join([f"cuda-ext[{extra}] @ {cuda_ext_wheel.as_uri()}", *frameworks]))
+    how = ("--quiet", "--no-header", "--no-annotate", "--no-config")
+    found = uv("pip", "compile", *how, "--python", sys.executable, wanted, UV_CONSTRAINT="")
+    assert_complete(extra, dict(re.findall(r"^(\S+)==(\S+)$", found, re.MULTILINE)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("extra", "frameworks"), BESIDE)
-def test_an_extra_is_installed_beside(
-    extra: str, frameworks: list[str], cuda_ext_wheel: Path, tmp_path: Path
-) -> None:
+def test_pip_finds_versions(extra: str, frameworks: list[str], cuda_ext_wheel: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     how = ("--dry-run", "--ignore-installed", "--only-binary", ":all:", "--report", report, "--quiet")
     cuda_ext = f"cuda-ext[{extra}] @ {cuda_ext_wheel.as_uri()}"
     # Constraints of this machine may exclude newer frameworks.
     no_constraints = {"PIP_CONSTRAINT": os.devnull}
     run(sys.executable, "-m", "pip", "install", *how, cuda_ext, *frameworks, **no_constraints)
-    installed = {
-        item["metadata"]["name"]: item["metadata"] for item in json.loads(report.read_text())["install"]
-    }
-    suffix = "-cu12" if extra == "cu12" else ""
-    nvrtc, runtime = (
-        installed[f"nvidia-cuda-{name}{suffix}"]["version"].split(".")[:2] for name in ("nvrtc", "runtime")
-    )
-    assert nvrtc == runtime  # the headers are NVRTC's
-    assert f"nvidia-cuda-cccl{suffix}" in installed
+    installed = [item["metadata"] for item in json.loads(report.read_text())["install"]]
+    assert_complete(extra, {metadata["name"]: metadata["version"] for metadata in installed})

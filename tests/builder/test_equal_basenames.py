@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from cuda_ext.builder.sources.compilation_database import list_commands
-from tests.fixtures.cmake_projects import CMakeProject
 from tests.fixtures.projects import KERNELS, SCALE, build, load, write_project
 
 # Each has a static function and a static variable of the same name as the others.
@@ -59,26 +56,3 @@ def test_files_are_named_after_the_directories_too(
 def test_each_source_has_its_command(tmp_path: Path) -> None:
     commands = list_commands(load(write_project(tmp_path, TABLE, FILES)))
     assert [command["file"] for command in commands] == sorted(FILES)
-
-
-@pytest.mark.host_compiler
-@pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler")
-def test_cmake_compiles_each(tmp_path: Path) -> None:
-    lists = """cmake_minimum_required(VERSION 3.24)
-project(app LANGUAGES CXX)
-find_package(CudaExt REQUIRED)
-cuda_ext_add_module(app_kernels NAME app.kernels SOURCES device/*.cu third_party/*/*.cu
-  ARCHITECTURES 90-real INSTANTIATE "scale<float>")
-add_executable(app main.cpp)
-target_link_libraries(app PRIVATE app_kernels)
-"""
-    main = """#include <app/kernels.h>
-int main() { return app::kernels::n1::forward.try_launch({1, 1}, nullptr) ? 1 : 0; }
-"""
-    project = CMakeProject(tmp_path / "p").write({**FILES, "CMakeLists.txt": lists, "main.cpp": main})
-    project.configure()
-    project.build()
-    assert project.steps() == []
-    (project.root / NAMES[1]).write_text(FILES[NAMES[1]].replace("add(1)", "add(7)"))
-    compiled = re.findall(r"\[\d+/\d+\] (\S+\.cu) ", project.build())
-    assert compiled == [NAMES[1]]

@@ -37,7 +37,6 @@ def call_hook(root: Path, backend: str, hook: str) -> Path:
     ("backend", "hook"),
     [
         ("setuptools.build_meta", "build_wheel"),
-        ("setuptools.build_meta", "build_editable"),
         ("hatchling.build", "build_wheel"),
     ],
 )

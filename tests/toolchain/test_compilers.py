@@ -49,7 +49,7 @@ def refusal(compiler: Compiler, unit: TranslationUnit, architecture: Architectur
 # Options.
 
 
-@pytest.mark.parametrize(("std", "version"), [("c++14", 201402), ("c++17", 201703), ("c++20", 202002)])
+@pytest.mark.parametrize(("std", "version"), [("c++14", 201402), ("c++20", 202002)])
 def test_the_language_standard_is_the_requested_one(compiler: Compiler, std: str, version: int) -> None:
     source = f'static_assert(__cplusplus == {version}, "");\n{KERNEL}'
     assert compiled(compiler, unit(source, std=std), COMPUTE_90).entries == ("_Z6kernelPi",)

@@ -62,35 +62,10 @@ def test_a_package_is_written_with_its_directories(tmp_path: Path) -> None:
     assert content(directory) == package().files
 
 
-def test_stale_files_vanish(tmp_path: Path) -> None:
-    package("a").write(tmp_path / "kernels")
-    package("b").write(tmp_path / "kernels")
-    assert content(tmp_path / "kernels") == package("b").files
-
-
-def test_no_files_are_left_beside_the_package(tmp_path: Path) -> None:
-    for letter in "abc":
-        package(letter).write(tmp_path / "kernels")
-    assert names(tmp_path) == ["kernels"]
-
-
 def test_all_users_may_read_the_package(tmp_path: Path) -> None:
     package().write(tmp_path / "kernels")
     (tmp_path / "plain").mkdir()
     assert (tmp_path / "kernels").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
-    (tmp_path / "kernels").mkdir()
-    package().write(tmp_path / "kernels")
-    assert content(tmp_path / "kernels") == package().files
-
-
-def test_the_path_may_have_any_characters(tmp_path: Path) -> None:
-    directory = tmp_path / "mein [Projekt] ü" / "größe"
-    package("a").write(directory)
-    package("b").write(directory)
-    assert content(directory) == package("b").files
 
 
 def test_a_link_to_a_generated_package_is_replaced(tmp_path: Path) -> None:
@@ -102,13 +77,17 @@ def test_a_link_to_a_generated_package_is_replaced(tmp_path: Path) -> None:
     assert content(tmp_path / "elsewhere") == package("a").files
 
 
-@pytest.mark.parametrize("name", [".gitignore", ".DS_Store", "__pycache__/__init__.cpython-311.pyc"])
-def test_files_of_other_tools_in_the_package_are_removed(tmp_path: Path, name: str) -> None:
-    package("a").write(tmp_path / "kernels")
-    (tmp_path / "kernels" / name).parent.mkdir(exist_ok=True)
-    (tmp_path / "kernels" / name).write_text("")
-    package("b").write(tmp_path / "kernels")
-    assert content(tmp_path / "kernels") == package("b").files
+@pytest.mark.parametrize("name", ["", ".gitignore", ".DS_Store", "__pycache__/__init__.cpython-311.pyc"])
+def test_files_of_the_last_package_and_of_tools_vanish(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "mein [Projekt] ü" / "größe"
+    directory.mkdir(parents=True)  # an empty directory is filled
+    package("a").write(directory)
+    if name:
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text("")
+    package("b").write(directory)
+    assert content(directory) == package("b").files
+    assert names(directory.parent) == ["größe"]
 
 
 # What is not ours stays.
