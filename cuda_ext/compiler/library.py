@@ -40,12 +40,10 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     case, :func:`library_images` raises the error.
     """
     try:
-        jobs = _compilations(plan)
-        if products.keys() >= set(jobs):
-            jobs = _links(plan, products)
+        missing = [job for job in _compilations(plan) if job not in products]
+        return missing or [job for job in _links(plan, products) if job not in products]
     except BuildError:
         return []
-    return [job for job in jobs if job not in products]
 
 
 def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[CompiledImage], Signatures]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.architecture import TILE_IR, ImageKind
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.manifest import Image
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import Resources, read_cubin, read_sizes
@@ -63,6 +65,23 @@ def read_images(data: bytes, architecture: str = "") -> list[ImageContent]:
     :class:`~cuda_ext.errors.BuildError` or :class:`~cuda_ext.errors.FatbinError` for damaged data.
     """
     return [_read_image(entry) for entry in _list_images(data, architecture)]
+
+
+def select_image(
+    image: Image, contents: Sequence[ImageContent], kernels: Iterable[Kernel]
+) -> ImageContent | None:
+    """Find the `image` of a manifest among the `contents` of its file, with resources by name expression.
+
+    Of the `kernels` of its unit, it has those that the manifest says it contains.
+    """
+    by_architecture = {content.architecture: content for content in contents}
+    # The only image of a file need not contain its architecture.
+    content = contents[0] if len(contents) == 1 else by_architecture.get(image.architecture)
+    if content is None:
+        return None
+    names = {kernel.expression: image.names.get(kernel.expression, kernel.lowered) for kernel in kernels}
+    resources = {name: content.kernels.get(lowered) for name, lowered in names.items() if lowered is not None}
+    return content._replace(architecture=image.architecture, kernels=resources, variables={})
 
 
 def join_images(images: Iterable[ImageContent]) -> ImageContent:

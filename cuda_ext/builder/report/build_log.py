@@ -20,7 +20,7 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.formats.image_content import ImageContent, join_images, read_images
+from cuda_ext.formats.image_content import ImageContent, join_images, read_images, select_image
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
@@ -125,20 +125,16 @@ class BuildLog:
 
 
 def _read_contents(library: Library) -> Iterator[ImageContent]:
-    """Read the images of `library`. Their kernels are by name expression, as in a manifest."""
-    read: dict[tuple[str, str], ImageContent] = {}
-    for file, architecture in {image.file: image.architecture for image in library.unit.images}.items():
-        with suppress(CudaExtError):  # others compiled it, and nothing else is known of it
-            for content in read_images(library.files[file], architecture):
-                own = content.architecture if file.endswith(".fatbin") else architecture
-                read[file, own] = content
+    """Read the images of `library`."""
+    read: dict[str, list[ImageContent]] = {}
     for image in library.unit.images:
+        if image.file not in read:
+            read[image.file] = []
+            with suppress(CudaExtError):  # others compiled it, and nothing else is known of it
+                read[image.file] = read_images(library.files[image.file], image.architecture)
         kind = Architecture.parse(image.architecture).kind
         unknown = ImageContent(image.architecture, kind, "none", 0, image.size, {"other": image.size})
-        content = read.get((image.file, image.architecture), unknown)
-        lowered = {k.expression: image.names.get(k.expression, k.lowered) for k in library.kernels}
-        kernels = {name: content.kernels.get(own) for name, own in lowered.items() if own}
-        yield content._replace(architecture=image.architecture, kernels=kernels)
+        yield select_image(image, read[image.file], library.kernels) or unknown
 
 
 def _write(path: Path, content: bytes) -> None:

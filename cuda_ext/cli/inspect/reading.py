@@ -24,7 +24,7 @@ from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import FILE_NAME, SCHEMA, Image, Manifest, Unit, loads
 from cuda_ext.facts.sources import Source
-from cuda_ext.formats.image_content import ImageContent, format_of, read_images
+from cuda_ext.formats.image_content import ImageContent, format_of, read_images, select_image
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")
 _REBUILD = "build or install it again"
@@ -119,16 +119,12 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
     images = []
     for number, (title, unit) in enumerate(zip(titles, manifest.units, strict=True)):
         for image in unit.images:
-            content = _select_image(image, read[image.file], where)
-            lowered = ((k.expression, manifest.lowered_name(k, image)) for k in by_unit.get(number, ()))
-            images.append(
-                content._replace(
-                    unit=title,
-                    architecture=image.architecture,
-                    kernels={name: content.kernels.get(own) for name, own in lowered if own is not None},
-                    variables={},
+            content = select_image(image, read[image.file], by_unit.get(number, ()))
+            if content is None:
+                raise Failure(
+                    f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD
                 )
-            )
+            images.append(content._replace(unit=title))
     return Module(package.place, sum(sizes.values()), manifest, titles, tuple(images)), sizes
 
 
@@ -140,15 +136,6 @@ def _read_listed_file(package: Package, image: Image, where: str) -> Sequence[Im
             f"{image.file} is not the file that {FILE_NAME} describes", where=where, remedy=_REBUILD
         )
     return _read_images(data, f"{where}: {image.file}", image.architecture)
-
-
-def _select_image(image: Image, contents: Sequence[ImageContent], where: str) -> ImageContent:
-    by_architecture = {content.architecture: content for content in contents}
-    # The only image of a file need not contain its architecture.
-    content = contents[0] if len(contents) == 1 else by_architecture.get(image.architecture)
-    if content is None:
-        raise Failure(f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD)
-    return content
 
 
 def _describe_file(file: str, size: int, contents: Sequence[ImageContent]) -> Module:

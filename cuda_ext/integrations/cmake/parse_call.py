@@ -207,10 +207,6 @@ def _namespace(value: str, where: str) -> str:
     )
     if not is_usable or "__" in value:
         raise ConfigError(f"{value!r} is not a namespace", where=where, remedy="write it as in C++: my::gpu")
-    if parts[0] in ("std", "cuda_ext"):
-        raise ConfigError(
-            f"{parts[0]} is not your namespace", where=where, remedy="begin with one of your own"
-        )
     return value
 
 
