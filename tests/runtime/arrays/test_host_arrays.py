@@ -168,7 +168,8 @@ def test_only_launches_that_write_arrays_synchronize() -> None:
     assert not [call for call in calls() if "Synchronize" in call]
 
 
-SIZES = sorted({1, 3, *(2**power + more for power in (16, 20, 21, 22) for more in (-1, 0, 1)), (1 << 25) + 5})
+LARGEST_UNSTAGED = 16 << 20
+SIZES = [1, 3, *(size + more for size in (1 << 21, LARGEST_UNSTAGED) for more in (-1, 0, 1)), (1 << 25) + 5]
 
 
 def test_arrays_of_every_size_are_copied_completely() -> None:
@@ -181,7 +182,10 @@ def test_arrays_of_every_size_are_copied_completely() -> None:
         assert np.array_equal(some(size, 2), y), size
     buffers = [int(call.split()[1]) for call in calls("cuMemHostAlloc")]
     assert 1 < len(buffers) <= 16
-    assert max(int(call.split()[1]) for call in calls("cuMemcpy")) <= buffers[0]
+    to_gpu, to_host = ([int(c.split()[1]) for c in calls(f"cuMemcpy{way}Async")] for way in ("HtoD", "DtoH"))
+    assert max(to_gpu) == LARGEST_UNSTAGED
+    assert to_gpu.count(buffers[0]) > 2 * (LARGEST_UNSTAGED + SIZES[-1]) // buffers[0] - 2
+    assert to_host == [size for size in SIZES for _ in range(2)]
 
 
 def test_several_large_arrays_share_the_buffers() -> None:
@@ -206,7 +210,7 @@ def test_page_locked_arrays_are_copied_as_they_are() -> None:
     assert len(calls("cuMemHostAlloc")) == 2  # x and y
 
 
-@pytest.mark.parametrize("size", [100, 70_000, 5_000_000])
+@pytest.mark.parametrize("size", [100, 70_000, 20_000_000])
 @pytest.mark.parametrize("locked", [False, True])
 def test_arrays_have_been_read_when_the_call_returns(size: int, locked: bool) -> None:
     with_context()
@@ -332,7 +336,7 @@ CALLS = [
     *("cuMemHostAlloc=2", "cuMemHostAlloc=2@3", "cuEventCreate=1", "cuEventCreate=1@2"),
     *("cuMemcpyHtoDAsync=1", "cuMemcpyHtoDAsync=1@2", "cuMemcpyHtoDAsync=1@4"),
     *("cuEventRecord=1", "cuEventRecord=1@3", "cuEventSynchronize=1", "cuEventSynchronize=1@4"),
-    *("cuLaunchKernel=1", "cuStreamSynchronize=1", "cuMemcpyDtoHAsync=1", "cuMemcpyDtoHAsync=1@4"),
+    *("cuLaunchKernel=1", "cuMemcpyDtoHAsync=1", "cuMemcpyDtoHAsync=1@2"),
 ]
 
 
@@ -345,7 +349,7 @@ def test_a_failure_frees_all_memory(failing: str) -> None:
     refused = failure(kernels.several, x, y, z, **one)
     assert refused.startswith(f"LaunchError: several: {function} failed: ")
     assert f"({code[0]})" in refused
-    assert not y.any() or failing == "cuMemcpyDtoHAsync=1@4"
+    assert not y.any() or failing == "cuMemcpyDtoHAsync=1@2"
     assert int(driver.cuCtxGetCurrent()[1]) == 0
     del os.environ["FAKE_CUDA_FAIL"]
     for _ in range(2):
@@ -355,11 +359,9 @@ def test_a_failure_frees_all_memory(failing: str) -> None:
 
 @under_driver(fail="cuEventRecord=1@3")
 def test_a_buffer_is_not_reused_before_a_failed_transfer_has_ended() -> None:
-    failure(kernels.move, some(3_000_000), out(bytes_(3_000_000)), **one)
+    failure(kernels.move, some(20_000_000), out(bytes_(20_000_000)), **one, stream=7)
     backwards = calls()[::-1]
-    assert backwards.index("cuStreamSynchronize 500") < backwards.index(
-        "cuMemcpyDtoHAsync 2097152 stream=500"
-    )
+    assert backwards.index("cuStreamSynchronize 7") < backwards.index("cuMemcpyHtoDAsync 2097152 stream=7")
 
 
 @under_driver(fail="cuMemcpyDtoHAsync=700,cuEventSynchronize=700")
