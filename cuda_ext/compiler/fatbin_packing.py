@@ -6,7 +6,7 @@ Everything that was requested must be there: every instantiation is checked in e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures, differs
@@ -15,6 +15,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image, Unit
+from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.definitions import read_code
 from cuda_ext.formats.spelling import normalise
@@ -64,7 +65,26 @@ def pack(
     meanings = describe_spellings(kernels, requested, signatures.meanings)
     unit = Unit(tuple(unit.described for unit in plan.units), tuple(described), meanings)
     code = tuple(map(_digests_of_code, images, kernel_names))
-    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), code, signatures.conditions)
+    return Library(
+        unit,
+        kernels,
+        symbols,
+        dict(files),
+        (*log, *warnings),
+        code,
+        signatures.conditions,
+        tuple(_structures(kernels, signatures.structures)),
+    )
+
+
+def _structures(kernels: Iterable[Kernel], structures: Mapping[str, Structure]) -> Iterator[Structure]:
+    """List the structures that `kernels` take, and the structures that these contain, by name."""
+    needed: set[str] = set()
+    pending = {parameter.type for kernel in kernels for parameter in kernel.parameters}
+    while pending := (pending & structures.keys()) - needed:
+        needed |= pending
+        pending = {field.type for name in pending for field in structures[name].fields}
+    return (structures[name]._replace(units=(0,)) for name in sorted(needed))
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest
+from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.text.declarations import kernel_names
 from cuda_ext.text.doc_comments import find_doc_comments, may_have_doc_comments
@@ -155,6 +156,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
         variants=tuple(_specialised(plan.name, libraries)),
+        structures=tuple(_structures(libraries)),
     )
     files: dict[str, bytes] = {}
     for library in libraries:
@@ -237,6 +239,16 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
             # Each part of a source has all its kernels that are no templates.
             if units[0].name != units[1].name:
                 _check_same([first, kernel], units, [libraries[owner], library])
+
+
+def _structures(libraries: Sequence[Library]) -> Iterator[Structure]:
+    """List the structures of `libraries`, each once, sorted by name, with the units that have it."""
+    units: dict[Structure, list[int]] = {}
+    for index, library in enumerate(libraries):
+        for structure in library.structures:
+            units.setdefault(structure._replace(units=()), []).append(index)
+    for structure in sorted(units, key=lambda each: each.name):
+        yield structure._replace(units=tuple(units[structure]))
 
 
 def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:

@@ -11,6 +11,7 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.facts.manifest import Unit
+from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.lowered_names.meanings import merge_meanings
@@ -53,7 +54,7 @@ class Signatures:
 
     Expressions are C++ names. ``log`` lists what could not be determined. ``conditions`` has those under
     which each described kernel was compiled, by its expression. ``meanings`` maps names and instantiations as
-    sources spell them.
+    sources spell them. ``structures`` are those that kernels take by value, by name.
     """
 
     kernels: Mapping[str, Kernel]
@@ -61,6 +62,7 @@ class Signatures:
     log: str = ""
     conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
+    structures: Mapping[str, Structure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Library(NamedTuple):
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
     warnings; ``code`` has, for each image, digests of the instructions of its kernels, by expression.
-    ``conditions`` are those of :class:`Signatures`. ``reads`` are the headers that its
+    ``conditions`` and ``structures`` are those of :class:`Signatures`. ``reads`` are the headers that its
     compilations read, as in :class:`Trace`.
     """
 
@@ -103,6 +105,7 @@ class Library(NamedTuple):
     log: tuple[str, ...] = ()
     code: tuple[Mapping[str, str], ...] = ()
     conditions: Mapping[str, tuple[Condition, ...]] = {}
+    structures: tuple[Structure, ...] = ()
     reads: frozenset[str] = frozenset()
 
 
@@ -111,13 +114,20 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
     conditions: dict[str, tuple[Condition, ...]] = {}
+    structures: dict[str, Structure] = {}
     meanings = []
     for signatures in several:
+        for name, structure in signatures.structures.items():
+            if structures.setdefault(name, structure) != structure:
+                several_layouts = "it has several layouts"
+                structures[name] = structure._replace(fields=(), obstacle=several_layouts)
         conditions |= signatures.conditions
         kernels |= signatures.kernels
         symbols |= signatures.symbols
         meanings.append(signatures.meanings)
-    return Signatures(kernels, symbols, conditions=conditions, meanings=merge_meanings(meanings))
+    return Signatures(
+        kernels, symbols, conditions=conditions, meanings=merge_meanings(meanings), structures=structures
+    )
 
 
 def differs(entity: str, what: str, image: CompiledImage, where: str) -> CompilationError:

@@ -46,7 +46,8 @@ class Parameter(NamedTuple):
     newest cubin; other images may place parameters with an alignment above 16 bytes elsewhere. A launch needs
     no offset. ``element`` is the target type of a pointer or a tensor map, and ``const`` its qualifier.
     ``alignment`` is that of a structure, 0 if it is not known. ``opaque`` parameters come from images without
-    type information: they accept any value of this size.
+    type information: they accept any value of this size. A member of a structure may be an array with these
+    ``extents``; then ``kind``, ``element``, ``const`` and ``alignment`` are those of its items.
     """
 
     name: str
@@ -57,6 +58,22 @@ class Parameter(NamedTuple):
     element: str | None = None
     const: bool = False
     alignment: int = 0
+    extents: tuple[int, ...] = ()
+
+    @property
+    def item_size(self) -> int:
+        """The size of an item of an array; of another value, its own."""
+        count = 1
+        for extent in self.extents:
+            count *= extent
+        return self.size // max(count, 1)
+
+    @property
+    def has_possible_size(self) -> bool:
+        """True if values of its kind have this size. Those of damaged data may have others."""
+        size = self.item_size
+        is_half = self.type in HALVES
+        return size in _SIZES_OF_KIND.get(self.kind, (size,)) and (size == _HALF or not is_half) and size > 0
 
     @property
     def is_integer(self) -> bool:
@@ -69,13 +86,14 @@ class Parameter(NamedTuple):
         return self.is_integer or self.kind == "pointer"
 
     def __str__(self) -> str:
+        name = self.name + "".join(f"[{extent}]" for extent in self.extents)
         start = self.type.find("(*")
         end = self.type.find(")", start)
         if start < 0 or end < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
-            return f"{self.type} {self.name}"
+            return f"{self.type} {name}"
         # In a pointer to a function or an array, the name follows the stars and qualifiers.
         space = " " if self.type[end - 1].isalpha() else ""
-        return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
+        return f"{self.type[:end]}{space}{name}{self.type[end:]}"
 
 
 class Kernel(NamedTuple):
@@ -116,8 +134,7 @@ class Kernel(NamedTuple):
         count = len(self.parameters) + len(self.hidden)
         return (
             positions == sorted({*positions}.intersection(range(count)))
-            and all(p.size in _SIZES_OF_KIND.get(p.kind, (p.size,)) for p in self.parameters)
-            and all(p.size == _HALF for p in self.parameters if p.type in HALVES)
+            and all(p.has_possible_size and not p.extents for p in self.parameters)
             and min(self.sizes, default=1) > 0
             and sum(self.sizes) <= LARGEST_PARAMETERS
             and all(hidden.is_derivable(arrays) for hidden in self.hidden)

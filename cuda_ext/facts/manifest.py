@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import cuda_ext.facts.candidates
     import cuda_ext.facts.launches
     import cuda_ext.facts.sources
+    import cuda_ext.facts.structures
     import cuda_ext.facts.symbols
 
 SCHEMA = 1
@@ -29,7 +30,7 @@ FILE_NAME = "manifest.json"
 Compression: TypeAlias = Literal["none", "speed", "balance", "size"]
 
 _T = TypeVar("_T")
-_ARRAYS = ("units", "kernels", "symbols", "variants", "parameters")
+_ARRAYS = ("units", "kernels", "symbols", "variants", "structures", "parameters")
 _NOT_IN_NAMES = frozenset("/\\:\0")
 
 
@@ -94,6 +95,7 @@ class Manifest(NamedTuple):
     symbols: Sequence["cuda_ext.facts.symbols.Symbol"]
     embedded: Mapping[str, str] | None = None
     variants: Sequence["cuda_ext.facts.candidates.Variants"] = ()
+    structures: Sequence["cuda_ext.facts.structures.Structure"] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -263,7 +265,7 @@ def _parse(text: str) -> Any:
 
 def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError]) -> Manifest:
     def array(data: dict[str, Any], name: str, kind: str, read: Reader, field: str = "name") -> Records[Any]:
-        items = data.get(name, [] if name == "variants" else None)
+        items = data.get(name, [] if name in ("variants", "structures") else None)
         if not isinstance(items, list):
             raise ValueError(f"{name} is {items!r:.40}")
         return Records(items, kind, field, read, refuse)
@@ -302,10 +304,13 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
     kernels = array(data, "kernels", "Kernel", read_kernel, "expression")
     symbols = array(data, "symbols", "Symbol", read_symbol)
     variants = array(data, "variants", "Variants", _read_variants)
+    structures = array(data, "structures", "Structure", _read_structure)
     rest = {name: [] if name in _ARRAYS else value for name, value in data.items() if name != "parameters"}
     manifest: Manifest = reader(Manifest)(rest, iter(()))
     _check_version(manifest.version)
-    return manifest._replace(units=units, kernels=kernels, symbols=symbols, variants=variants)
+    return manifest._replace(
+        units=units, kernels=kernels, symbols=symbols, variants=variants, structures=structures
+    )
 
 
 def _check_version(version: str) -> None:
@@ -328,6 +333,15 @@ def _read_source(item: Any, contents: Iterator[bytes | None]) -> Any:
     from cuda_ext.facts.sources import Source  # a launch needs only their names
 
     return reader(Source)(item, contents)
+
+
+def _read_structure(item: Any, contents: Iterator[bytes | None]) -> Any:
+    from cuda_ext.facts.structures import Structure  # few kernels take structures
+
+    structure: Structure = reader(Structure)(item, contents)
+    if not structure.is_consistent:
+        raise ValueError(f"the members of {structure.name} are not within it")
+    return structure
 
 
 def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Any:

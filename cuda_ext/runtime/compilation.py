@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
-_FORMAT = "cuda-ext compiled 4"
+_FORMAT = "cuda-ext compiled 5"
 _STANDARD = "c++17"
 
 

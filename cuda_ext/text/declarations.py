@@ -130,7 +130,7 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
     unclear = list(_MACRO_VARIABLE.finditer(content))
-    doubtful = [name for match in unclear for name in _names(match["rest"].decode())]
+    doubtful = [name for match in unclear for name in names_in(match["rest"].decode())]
     has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
     read: tuple[int, bool] | None = None
     for scope, head, space, is_conditional in declarators(text, SPECIFIER_MARKS):
@@ -163,11 +163,11 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
         elif "global__" not in text[head : space.start()]:
             end = find_end(text, head, ";", "(){}[]")
             statement = text[head : space.end()] + expand_macros(text[space.end() : end], macros)
-            declared = _variables(statement)
+            declared = declared_variables(statement)
             has_extern |= declared != [] and _EXTERN.search(statement) is not None
             is_local = "" in (scope or ()) or "static" in text[head : space.start()]
             if declared is None:
-                doubtful += _names(statement)
+                doubtful += names_in(statement)
             elif scope is None or (is_local and not is_plain):
                 # Within a class or function it is none, but then the braces may be of several conditions.
                 doubtful += declared
@@ -181,7 +181,7 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
     return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful), has_extern)
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
     """Return the words of `text` that may be names: those outside of braces."""
     while (outer := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = outer
@@ -284,7 +284,7 @@ def _instantiation(text: str, start: int) -> str:
     return ""
 
 
-def _variables(statement: str) -> list[str] | None:
+def declared_variables(statement: str) -> list[str] | None:
     """List the variables that `statement` declares: none for a function, ``None`` if unclear."""
     while template := _TEMPLATE.match(statement):
         statement = statement[closing_bracket(statement, template.end(), "<>") + 1 :]

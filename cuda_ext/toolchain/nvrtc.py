@@ -20,6 +20,7 @@ from cuda_ext.compiler.compile_options import (
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
 from cuda_ext.compiler.signatures.attempt import Attempt
+from cuda_ext.compiler.signatures.layouts import members_of
 from cuda_ext.compiler.signatures.probes import (
     addresses_to_keep,
     declarations_of,
@@ -143,7 +144,7 @@ class Nvrtc:
             return images
         # Compiling to a cubin also yields the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last)]
-        asked = Attempt(unit.instantiate, subjects=known_subjects(unit), questions=ask(unit))
+        asked = Attempt(unit.instantiate, (), known_subjects(unit), ask(unit), members_of(unit))
         program, trace = self._run(unit, options, asked, precompiles=True)
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, self._log(program, unit), trace)
@@ -166,7 +167,7 @@ class Nvrtc:
 
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, is_certain = addresses_to_keep(unit)
-        asked = Attempt(unit.instantiate, addresses, known_subjects(unit), ask(unit))
+        asked = Attempt(unit.instantiate, addresses, known_subjects(unit), ask(unit), members_of(unit))
         program, trace = self._run(unit, options, asked, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
         kept = list(program.answers.addresses)
@@ -209,15 +210,19 @@ class Nvrtc:
         if image.architecture.kind == "ltoir":  # it shows no names
             architecture = image.architecture.as_kind("ptx")
             options = [*self._options(unit), *_target(architecture)]
-            program, _ = self._run(unit, options, Attempt(unit.instantiate, subjects=known_subjects(unit)))
+            asked = Attempt(unit.instantiate, subjects=known_subjects(unit), members=members_of(unit))
+            program, _ = self._run(unit, options, asked)
             image = read_image(architecture, program.image("ptx"))
         known = program.answers.types
         types = match_probes(image, program.answers.names, known)
         unknown = unknown_subjects(unit, image, types)
         if more := [subject for subject in unknown if subject not in known]:
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
-            asked = Attempt(unit.instantiate, subjects=more)
+            asked = Attempt(unit.instantiate, subjects=more, members=members_of(unit))
             known.update(self._run(unit, options, asked)[0].answers.types)  # for another image, too
+            if unreadable := [subject for subject in more if subject not in known]:  # with their layouts
+                asked = Attempt(unit.instantiate, subjects=unreadable)
+                known.update(self._run(unit, options, asked)[0].answers.types)
         types |= {name: known[subject] for subject, name in unknown.items() if subject in known}
         return describe(unit, image, types, meanings)
 

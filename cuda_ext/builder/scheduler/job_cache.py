@@ -191,7 +191,7 @@ class JobCache:
     def _key_of_source(self, unit: TranslationUnit) -> str:
         options = self._key_of_options(unit.options)
         kernels = map(encode, unit.kernels)
-        return key_of("source", options, unit.name, unit.kind, unit.source, *kernels, *unit.instantiate)
+        return key_of("source 2", options, unit.name, unit.kind, unit.source, *kernels, *unit.instantiate)
 
     @cache  # noqa: B019
     def _key_of_options(self, options: Options) -> str:

@@ -9,8 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress, islice
 from typing import NamedTuple, TypeVar
 
+from cuda_ext.compiler.signatures.layouts import NO_MEMBERS, Members, append_members, refused_members
 from cuda_ext.compiler.signatures.probes import Probed, probe, probe_type, read_probe
-from cuda_ext.compiler.signatures.spellings import NO_QUESTIONS, Questions, read_answers, rejected_lines
+from cuda_ext.compiler.signatures.spellings import (
+    NO_QUESTIONS,
+    Questions,
+    append_questions,
+    read_answers,
+    rejected_lines,
+)
 
 _T = TypeVar("_T")
 
@@ -27,18 +34,24 @@ class Answers(NamedTuple):
 class Attempt(NamedTuple):
     """The instantiations of a unit, addresses of variables, and subjects and questions for probes.
 
-    All attempts have the same instantiations, since without one the image is incomplete.
+    All attempts have the same instantiations, since without one the image is incomplete. Kernels among the
+    subjects are asked for the ``members`` of structures, but not for the ``refused`` ones, by number. The
+    ``plain`` subjects are not: they may take structures of types that no template of a kernel takes.
     """
 
     instantiate: Sequence[str] = ()
     addresses: Sequence[str] = ()
     subjects: Sequence[str] = ()
     questions: Questions = NO_QUESTIONS
+    members: Members = NO_MEMBERS
+    refused: frozenset[int] = frozenset()
+    plain: frozenset[str] = frozenset()
 
     @property
     def probes(self) -> list[str]:
         """The name expressions of the probes. Errors of NVRTC name a probe by its index."""
-        about = [probe(subject, index) for index, subject in enumerate(self.subjects)]
+        plain = self.plain if self.members.names else self.subjects
+        about = [probe(subject, index, subject not in plain) for index, subject in enumerate(self.subjects)]
         types = enumerate(self.questions.types.values(), len(about))
         return [*about, *(probe_type(type_, index) for index, type_ in types)]
 
@@ -51,9 +64,13 @@ class Attempt(NamedTuple):
         """Leave out the `rejected` expressions, by index, and questions whose declarations `log` rejects."""
         flags = [index in rejected for index, _ in enumerate(self.expressions)]
         _, addresses, subjects, asked = self._divide(flags)
+        unknown = set(compress(self.subjects, subjects))
+        if described := unknown - self.plain if self.members.names else set():
+            return self._replace(plain=self.plain | described)
         return self._replace(
             addresses=_unless(self.addresses, addresses),
             subjects=_unless(self.subjects, subjects),
+            refused=self.refused | refused_members(log, self.members),
             questions=self.questions.accepted(compress(self.questions.types, asked), rejected_lines(log)),
         )
 
@@ -64,6 +81,11 @@ class Attempt(NamedTuple):
             return following
         # Questions may be what makes a name ambiguous.
         return self._replace(questions=NO_QUESTIONS) if self.questions.types else None
+
+    def append_to(self, source: bytes) -> bytes:
+        """Append the declarations of the questions, and those about members, to `source`."""
+        source = append_questions(source, self.questions)
+        return append_members(source, self.members, self.refused) if self.subjects else source
 
     def read(self, lowered: Sequence[str]) -> Answers:
         """Read the answers from the `lowered` names of the expressions."""

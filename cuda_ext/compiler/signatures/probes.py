@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from cuda_ext.compiler.signatures.layouts import Layout, read_layout
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
@@ -24,11 +25,16 @@ from cuda_ext.text.declarations import Declarations, find_declarations
 # The declaration of probes. A source stands before or after it.
 PROBES = """\
 namespace cuda_ext_probe {
-template <class T, bool is_enum, unsigned long long alignment> struct parameter;
+template <class T, bool is_class = __is_class(T)> struct layout { template <class> using as = void; };
+template <class T, bool is_enum, unsigned long long alignment, class layout> struct parameter;
 template <class... T> struct kernel;
 template <class T, unsigned long long alignment> struct variable;
-template <class... T> __device__ kernel<parameter<T, __is_enum(T), alignof(T)>...> of(void (*)(T...));
+template <class... T> __device__ kernel<parameter<T, __is_enum(T), alignof(T), void>...> of(void (*)(T...));
 template <class T> __device__ variable<T, alignof(T)> of(T*);
+template <class T> using structure = typename layout<T>::template as<T>;
+template <class... T> __device__
+kernel<parameter<T, __is_enum(T), alignof(T), structure<T>>...> with_layouts(void (*)(T...));
+template <class T> __device__ variable<T, alignof(T)> with_layouts(T*);
 template <class T, int subject> __global__ void probe();
 template <class T> struct meaning;
 template <class T, T constant> struct value;
@@ -38,11 +44,12 @@ template <class T, T kernel> struct kernel_at;
 
 
 class ProbedType(NamedTuple):
-    """A type; it may be an enumeration. Its alignment is 0 if it is not known."""
+    """A type; it may be an enumeration. Its alignment is 0 if it is not known. Only classes have a layout."""
 
     type: LoweredType
     is_enum: bool = False
     alignment: int = 0
+    layout: Layout | None = None
 
 
 class Probed(NamedTuple):
@@ -52,13 +59,14 @@ class Probed(NamedTuple):
     variable: ProbedType | None = None
 
 
-def probe(subject: str, index: int) -> str:
+def probe(subject: str, index: int, with_layouts: bool) -> str:
     """Write the name expression of the probe for `subject`, a name expression of a kernel or variable.
 
-    Errors name the probe by its `index`.
+    Errors name the probe by its `index`. It may ask for the layouts of structures, too.
     """
     address = subject if subject.lstrip()[:1] in ("&", "(") else f"&{subject}"
-    return probe_type(f"decltype(cuda_ext_probe::of({address}))", index)
+    function = "with_layouts" if with_layouts else "of"
+    return probe_type(f"decltype(cuda_ext_probe::{function}({address}))", index)
 
 
 def probe_type(spelling: str, index: int) -> str:
@@ -79,8 +87,9 @@ def read_probe(lowered: str) -> Probed | None:
     parameters = []
     for parameter in result.arguments:
         match parameter.arguments if isinstance(parameter, LoweredType) else ():
-            case (LoweredType() as type_, LoweredValue() as is_enum, LoweredValue() as alignment):
-                parameters.append(ProbedType(type_, bool(is_enum.number), alignment.number or 0))
+            case (LoweredType() as type_, LoweredValue() as is_enum, LoweredValue() as alignment, layout):
+                numbers = bool(is_enum.number), alignment.number or 0
+                parameters.append(ProbedType(type_, *numbers, read_layout(layout)))
             case _:
                 return None
     return Probed(tuple(parameters))

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
+from cuda_ext.compiler.signatures.layouts import describe_layouts, members_of
+from cuda_ext.compiler.signatures.parameter_types import describe_type
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.kernels import SIZES, Kernel, Parameter, ParameterKind
+from cuda_ext.facts.kernels import SIZES, Kernel, Parameter
 from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
@@ -101,7 +103,10 @@ def describe(
                 alignment=probed_type.alignment,
             )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
-    return Signatures(kernels, symbols, "\n".join(log), meanings=meanings)
+    probed_types = (type_ for lowered in kernels if lowered in probed for type_ in probed[lowered].parameters)
+    layouts = [type_.layout for type_ in probed_types if type_.layout]
+    structures = {each.name: each for each in describe_layouts(layouts, members_of(unit))} if layouts else {}
+    return Signatures(kernels, symbols, "\n".join(log), meanings=meanings, structures=structures)
 
 
 _NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"
@@ -192,36 +197,4 @@ def _parameters(
     for index, slot in enumerate(slots):
         name = (declared[index].name if declared else "") or f"arg{index}"
         slot = slot._replace(name=name)
-        yield slot if types is None else _describe(slot, types[index])
-
-
-def _describe(slot: Parameter, probed: ProbedType) -> Parameter:
-    type_, is_enum, alignment = probed
-    element, is_const = None, False
-    kind: ParameterKind
-    match type_.kind:
-        case "pointer":
-            kind = "pointer"
-            if type_.target is not None:
-                element, is_const = type_.target.unqualified, type_.target.is_const
-        case "builtin":
-            kind = _KINDS.get(type_.left, "unsigned" if type_.left.startswith("unsigned") else "integer")
-        case _:
-            kind = "enum" if is_enum else "struct"
-    return slot._replace(
-        type=type_.spelling,
-        kind=kind,
-        element=element,
-        const=is_const,
-        alignment=alignment if kind == "struct" else 0,
-    )
-
-
-# Python has no long double.
-_KINDS: dict[str, ParameterKind] = {
-    "bool": "bool",
-    "float": "float",
-    "double": "float",
-    **dict.fromkeys(("long double", "__float128", "_Float16", "__bf16"), "opaque"),
-    **dict.fromkeys(("char8_t", "char16_t", "char32_t"), "unsigned"),
-}
+        yield slot if types is None else describe_type(slot, *types[index][:3])

@@ -344,6 +344,9 @@ class _Reader:
         return self._known[index]
 
     def _source_name(self) -> str:
+        if self._take("Ut"):
+            number = self._match(r"([0-9]*)_")[1]
+            return f"{{unnamed type#{int(number) + 2 if number else 1}}}"
         length = int(self._match(r"L?([0-9]+)")[1])
         name = self._text[self._at : self._at + length]
         if len(name) < length:

@@ -25,7 +25,8 @@ def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Comp
     plan = LibraryPlan(request.link or "", units if link else units[:1], (target,), "none", "cubin", link)
     packed = compile_library(plan, compiler)
     (image,) = packed.unit.images
-    return Entry(image.architecture, packed.files[image.file], packed.kernels, packed.symbols)
+    content = packed.files[image.file]
+    return Entry(image.architecture, content, packed.kernels, packed.symbols, packed.structures)
 
 
 def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:

@@ -14,15 +14,16 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import Field, key_of
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.sources import Source
+from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import normalise
 
 # Increase it whenever the same request must have a different result.
-_KEY = "on demand 2"
+_KEY = "on demand 3"
 
 
 class Entry(NamedTuple):
-    """An image for ``architecture``, ``sm_90a`` or ``compute_90``, with its kernels and symbols.
+    """An image for ``architecture``, ``sm_90a`` or ``compute_90``, with its kernels, symbols and structures.
 
     Names of kernels are normalised name expressions.
     """
@@ -31,6 +32,7 @@ class Entry(NamedTuple):
     image: bytes
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
+    structures: tuple[Structure, ...] = ()
 
     def kernel(self, expression: str) -> Kernel | None:
         """Return the kernel with this normalised name expression, or ``None``."""

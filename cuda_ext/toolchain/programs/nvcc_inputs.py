@@ -15,7 +15,6 @@ from pathlib import Path
 from cuda_ext.compiler.compile_options import common_options, definitions
 from cuda_ext.compiler.signatures.attempt import Attempt
 from cuda_ext.compiler.signatures.probes import PROBES
-from cuda_ext.compiler.signatures.spellings import append_questions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats import ptx
@@ -44,7 +43,7 @@ def with_probes(unit: TranslationUnit, asked: Attempt) -> bytes:
     # A template: names of internal linkage contain another name of the source, if it has any.
     declaration = f"template <int> __global__ void {_TABLE}(void* volatile* cuda_ext_address) {{"
     end = f"}} template __global__ void {_TABLE}<0>(void* volatile*);"
-    before = append_questions(_DEFINED_PROBES.encode(), asked.questions).decode() if asked.probes else ""
+    before = asked.append_to(_DEFINED_PROBES.encode()).decode() if asked.probes else ""
     return _with_table(source, declaration, addresses, end, before)
 
 

@@ -12,7 +12,6 @@ from functools import cache, cached_property
 
 from cuda_ext.compiler.signatures.attempt import Answers, Attempt
 from cuda_ext.compiler.signatures.probes import PROBES
-from cuda_ext.compiler.signatures.spellings import append_questions
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import ImageKind
@@ -68,7 +67,7 @@ class NvrtcProgram:
         named = {name.removeprefix(NAMED): text for name, text in unit.headers.items()}
         headers = {**named, **unit.headers, _PROBES: PROBES.encode()}
         names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
-        source, name = append_questions(unit.source, self._asked.questions), unit.name.encode()
+        source, name = self._asked.append_to(unit.source), unit.name.encode()
         handle = ctypes.byref(self._handle)
         self._check(self._nvrtc.nvrtcCreateProgram(handle, source, name, len(names), contents, names))
         for expression in self._expressions:
