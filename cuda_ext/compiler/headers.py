@@ -209,13 +209,8 @@ class Headers:
             names.append(target)
             return word, f'"{target}"'
 
-        try:
-            if text is None:
-                text = read_file(path)
-        except OSError as error:
-            raise BuildError(
-                f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
-            ) from None
+        if text is None:
+            text = read_project_file(path, name)
         if stop := next(filter(text.__contains__, _STOP), None):
             # A compiler would stop there.
             raise BuildError(
@@ -265,6 +260,16 @@ class Headers:
             places = [[self._find(i.name, self._searched(p, i)) for i in includes] for p in (real, path)]
             self._names[link] = target if places[0] == places[1] else link
         return self._names[link]
+
+
+def read_project_file(path: str | Path, name: str) -> bytes:
+    """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
+    try:
+        return read_file(str(path))
+    except OSError as error:
+        raise BuildError(
+            f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
+        ) from None
 
 
 def _bytes_of(path: str) -> bytes:

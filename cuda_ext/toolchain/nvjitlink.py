@@ -201,8 +201,12 @@ def _defined_twice(
         (one,) = (item for item in inputs if item.name == name)
         others = [item for item in others if _are_in_conflict([item, one], architecture, symbol)]
     first = others[0].name if others else "another one"
+    return _both_define(first, name, symbol)
+
+
+def _both_define(one: str, other: str, symbol: str) -> CompilationError:
     return CompilationError(
-        f"{first} and {name} both define {symbol}", remedy="rename one of them or put it into a namespace"
+        f"{one} and {other} both define {symbol}", remedy="rename one of them or put it into a namespace"
     )
 
 
@@ -228,10 +232,7 @@ def _check_definitions(inputs: Sequence[LinkInput]) -> None:
             if linkage == "weak" or (linkage == "local" and name not in cubin.kernels):
                 continue
             if name in first:
-                raise CompilationError(
-                    f"{first[name]} and {item} both define {name}",
-                    remedy="rename one of them or put it into a namespace",
-                )
+                raise _both_define(first[name], item, name)
             first[name] = item
             if name in cubin.variables:
                 variables[name] = cubin.variables[name]

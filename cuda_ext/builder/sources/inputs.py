@@ -23,11 +23,11 @@ def input_digests(project: Project) -> dict[str, str]:
 
     The rest of that file has no influence. No compiler is needed. Raises :class:`BuildError`.
     """
-    from cuda_ext.builder.sources.module_sources import read_source
+    from cuda_ext.compiler.headers import read_project_file
 
     table = json.dumps(project.table, sort_keys=True, default=str)
     names = [path.as_posix() for path in project.source_files()]
-    contents = ((name, read_source(project.root / name, name)) for name in names)
+    contents = ((name, read_project_file(project.root / name, name)) for name in names)
     return {name: sha256(content).hex() for name, content in ((TABLE, table.encode()), *contents)}
 
 

@@ -18,12 +18,11 @@ from cuda_ext.builder.sources.globs import (
     kind_of,
 )
 from cuda_ext.compiler.front_ends.tile_code import enable_tile
-from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.headers import Headers, read_project_file
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import NAMED, PYTHON, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import ConfigError
 from cuda_ext.facts.sources import Options
-from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.text.includes import definitions_of
 
 if TYPE_CHECKING:
@@ -83,14 +82,14 @@ class Sources:
         from cuda_ext.builder.sources.tuning_table import TuningTable
 
         name = find_tuning(override, self._root)
-        return TuningTable.parse(name, read_source(self._root / name, name))
+        return TuningTable.parse(name, read_project_file(self._root / name, name))
 
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
         if kind in ("cu", *PYTHON):
             self._refuse_kernels(name)
         if kind != "cu":
-            content = read_source(self._root / name, name)
+            content = read_project_file(self._root / name, name)
             imported = {}
             if kind in PYTHON:
                 from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
@@ -123,13 +122,3 @@ class Sources:
                     where=f"{override.where}.kernels",
                     remedy="describe those of .cubin, .ptx, .fatbin and .ltoir files alone",
                 )
-
-
-def read_source(path: Path, name: str) -> bytes:
-    """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
-    try:
-        return read_file(str(path))
-    except OSError as error:
-        raise BuildError(
-            f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
-        ) from None

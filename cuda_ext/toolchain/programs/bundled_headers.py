@@ -23,6 +23,7 @@ from cuda_ext.toolchain.cuda_libraries import open_library
 # The function, available since 13.3, with which NVRTC unpacks its own headers, and the file that marks them.
 _INSTALL = "nvrtcInstallBundledHeaders"
 _MARK = ".nvrtc_headers_version"
+_ROOM = "set CUDA_EXT_CACHE to a directory with room for 30 MiB"  # a remedy
 _UNPACKED = re.compile(r"nvrtc-headers-[0-9]+\.[0-9]+")
 
 
@@ -139,7 +140,7 @@ def _install(directory: Path, again: bool) -> None:
         raise ToolchainError(
             f"NVRTC could not unpack its headers: {(log.value or b'').decode(errors='replace')}",
             where=directory,
-            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
+            remedy=_ROOM,
         )
 
 
@@ -152,7 +153,7 @@ def _create_for_now() -> Path:
     except OSError as error:
         raise ToolchainError(
             f"NVRTC's headers cannot be unpacked: {error.strerror}",
-            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
+            remedy=_ROOM,
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
