@@ -20,7 +20,7 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.manifest import Options
+from cuda_ext.facts.sources import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, load, write_project
@@ -195,6 +195,7 @@ def test_all_options_are_in_the_keys_of_a_compilation(own_cache: None) -> None:
         "fast_math": True,
         "relaxed_constexpr": True,
         "relocatable": True,
+        "std_headers": False,
     }
     assert list(changed) == list(Options._fields)
     options = [Options(), *(Options(**{name: value}) for name, value in changed.items())]
@@ -320,72 +321,54 @@ def test_a_header_that_an_option_includes(own_cache: None, tmp_path: Path, optio
     assert compiled(root) == ALL
 
 
-@pytest.mark.parametrize("place", ["one/x.h", "project/include/x.h"])
-def test_a_header_of_others_that_is_hidden(own_cache: None, tmp_path: Path, place: str) -> None:
-    written(tmp_path / "two/x.h", "#define V 1\n")
-    root = using(tmp_path, "one", "two")
-    assert compiled(root) == ALL
-    written(tmp_path / place, "#define V 2\n")
-    assert compiled(root) == ALL
-    (tmp_path / place).unlink()
-    assert compiled(root) == set()
+V1, V2 = "#define V 1\n", "#define V 2\n"
+ASKS = "#define NAME <y.h>\n#if __has_include({})\n#define V 2\n#else\n#define V 1\n#endif\n"
+# The source, the headers of others, and the one that appears or changes; the content of a header counts, and
+# not its path.
+OTHERS = {
+    "an earlier directory": ("#include <x.h>\n", {"two/x.h": V1}, ("one/x.h", V2), ALL),
+    "a directory of the project": ("#include <x.h>\n", {"two/x.h": V1}, ("project/include/x.h", V2), ALL),
+    "the same in an earlier directory": ("#include <x.h>\n", {"two/x.h": V1}, ("one/x.h", V1), set[str]()),
+    "one that another hides from its shorter name": (
+        "#include <detail/config.h>\n",
+        {"one/config.h": "#define OTHER 1\n", "one/detail/config.h": V1},
+        ("one/detail/config.h", V2),
+        ALL,
+    ),
+    "the directory of the includer": (
+        "#include <sub/x.h>\n",
+        {"one/sub/x.h": '#include "y.h"\n', "one/y.h": V1},
+        ("one/sub/y.h", V2),
+        ALL,
+    ),
+    "one that another asks for": (
+        "#include <x.h>\n",
+        {"one/x.h": ASKS.format("<y.h>")},
+        ("one/y.h", ""),
+        ALL,
+    ),
+    **{
+        f"{asked} in {place}": (ASKS.format(asked), dict[str, str](), (f"{place}/y.h", ""), ALL)
+        for asked, place in (
+            *(("<y.h>", "one"), ('"y.h"', "one"), ("NAME", "one")),
+            *(("<y.h>", "project/include"), ('"y.h"', "project/device")),
+        )
+    },
+}
 
 
-def test_a_header_of_others_may_move_along_the_path(own_cache: None, tmp_path: Path) -> None:
-    """The content of the header counts, and not its path."""
-    written(tmp_path / "two/x.h", "#define V 1\n")
-    root = using(tmp_path, "one", "two")
+@pytest.mark.parametrize("where", OTHERS)
+def test_a_header_of_others_that_appears(own_cache: None, tmp_path: Path, where: str) -> None:
+    source, headers, (name, text), expected = OTHERS[where]
+    for each, content in headers.items():
+        written(tmp_path / each, content)
+    root = using(tmp_path, "one", "one/detail", "two", source=source)
     assert compiled(root) == ALL
-    written(tmp_path / "one/x.h", "#define V 1\n")
-    assert compiled(root) == set()
-
-
-def test_a_header_that_another_hides_from_its_shorter_name(own_cache: None, tmp_path: Path) -> None:
-    written(tmp_path / "lib/config.h", "#define OTHER 1\n")
-    written(tmp_path / "lib/detail/config.h", "#define V 1\n")
-    root = using(tmp_path, "lib", "lib/detail", source="#include <detail/config.h>\n")
-    assert compiled(root) == ALL
-    written(tmp_path / "lib/detail/config.h", "#define V 2\n")
-    assert compiled(root) == ALL
-
-
-def test_a_header_that_appears_in_the_directory_of_its_includer(own_cache: None, tmp_path: Path) -> None:
-    written(tmp_path / "lib/sub/x.h", '#include "y.h"\n')
-    written(tmp_path / "lib/y.h", "#define V 1\n")
-    root = using(tmp_path, "lib", source="#include <sub/x.h>\n")
-    assert compiled(root) == ALL
-    written(tmp_path / "lib/sub/y.h", "#define V 2\n")
-    assert compiled(root) == ALL
-
-
-@pytest.mark.parametrize(
-    ("asked", "place"),
-    [
-        ("<y.h>", "lib/y.h"),
-        ('"y.h"', "lib/y.h"),
-        ("NAME", "lib/y.h"),
-        ("<y.h>", "project/include/y.h"),
-        ('"y.h"', "project/device/y.h"),
-    ],
-)
-def test_a_header_of_has_include_that_appears(
-    own_cache: None, tmp_path: Path, asked: str, place: str
-) -> None:
-    name = "#define NAME <y.h>\n"
-    root = using(
-        tmp_path, "lib", source=f"{name}#if __has_include({asked})\n#define V 2\n#else\n#define V 1\n#endif\n"
-    )
-    assert compiled(root) == ALL
-    written(tmp_path / place, "")
-    assert compiled(root) == ALL
-
-
-def test_a_header_of_others_asks_for_another_that_appears(own_cache: None, tmp_path: Path) -> None:
-    written(tmp_path / "lib/x.h", "#if __has_include(<y.h>)\n#define V 2\n#else\n#define V 1\n#endif\n")
-    root = using(tmp_path, "lib")
-    assert compiled(root) == ALL
-    written(tmp_path / "lib/y.h", "")
-    assert compiled(root) == ALL
+    written(tmp_path / name, text)
+    assert compiled(root) == expected
+    if name not in headers:
+        (tmp_path / name).unlink()
+        assert compiled(root) == set()
 
 
 def test_headers_with_odd_names(own_cache: None, tmp_path: Path) -> None:

@@ -91,25 +91,33 @@ def test_sources_and_headers_travel_with_the_module():
 # ------------------------------------------------------------------------------------------------- names
 
 
-def test_listed_kernels_have_the_names_that_the_author_gave():
-    source = "using real = float;\n" + AXPY
-    assert names(module(unit(source, "axpy< real >", "axpy<double>"))) == ["axpy<double>", "axpy<real>"]
+REAL = f"using real = float;\n{AXPY}"
+NAMES = {
+    # The source, what is requested, and the names of all kernels.
+    "as the author gave them": (REAL, ("axpy< real >", "axpy<double>"), ["axpy<double>", "axpy<real>"]),
+    "the first of several spellings": (REAL, ("axpy<real>", "axpy<float>"), ["axpy<real>"]),
+    "unlisted kernels as the compiler gives them": (
+        f"{AXPY}template __global__ void axpy<double>(int, double, const double*, double*);\n{KERNEL}",
+        ("axpy<float>",),
+        ["axpy<double>", "axpy<float>", "kernel"],
+    ),
+    "overloads with their parameters": (
+        "__global__ void k(int n) {} __global__ void k(const float* x, int n) {} __global__ void other() {}",
+        (),
+        ["k(const float*, int)", "k(int)", "other"],
+    ),
+    "a variable by its address": (
+        f"namespace n {{ template <class T> __device__ T v; }}\n{KERNEL}",
+        ("&n::v<float>",),
+        ["kernel"],
+    ),
+}
 
 
-def test_one_kernel_under_several_spellings_is_called_by_the_first():
-    assert names(module(unit("using real = float;\n" + AXPY, "axpy<real>", "axpy<float>"))) == ["axpy<real>"]
-
-
-def test_unlisted_kernels_have_the_names_that_the_compiler_gives():
-    source = AXPY + "template __global__ void axpy<double>(int, double, const double*, double*);\n" + KERNEL
-    assert names(module(unit(source, "axpy<float>"))) == ["axpy<double>", "axpy<float>", "kernel"]
-
-
-def test_overloads_are_distinguished_by_their_parameters():
-    source = (
-        "__global__ void k(int n) {} __global__ void k(const float* x, int n) {} __global__ void other() {}"
-    )
-    assert names(module(source)) == ["k(const float*, int)", "k(int)", "other"]
+@pytest.mark.parametrize("how", NAMES)
+def test_kernels_are_named(how):
+    source, instantiate, expected = NAMES[how]
+    assert names(module(unit(source, *instantiate))) == expected
 
 
 def test_a_cast_chooses_an_overload():
@@ -205,11 +213,6 @@ def test_one_name_for_different_things_is_refused(newer, older, message, newest)
         BuildError, match=rf"^device/unit\.cu: {message} for (sm_80|{newest}); give it another name"
     ):
         module(source, architectures=["sm_80", newest])
-
-
-def test_a_variable_may_be_requested_by_its_address():
-    source = unit("namespace n { template <class T> __device__ T v; }\n" + KERNEL, "&n::v<float>")
-    assert names(module(source)) == ["kernel"]
 
 
 # ------------------------------------------------------------------------------------------------ errors

@@ -30,14 +30,12 @@ def shipped(archive: Path) -> dict[str, bytes]:
 # Wheels and source distributions
 
 
-@pytest.mark.parametrize("package", ["several_modules", "späße_und_mehr"])
 def test_a_wheel_is_that_of_setuptools(
-    package: str, hatchling: Environment, current_environment: Environment, request: pytest.FixtureRequest
+    hatchling: Environment, current_environment: Environment, package_späße_und_mehr: Path
 ) -> None:
-    project = request.getfixturevalue(f"package_{package}")
-    expected = current_environment.build(project, "wheel")
+    expected = current_environment.build(package_späße_und_mehr, "wheel")
     files = shipped(expected)
-    wheel = hatchling.build(hatch(project), "wheel")
+    wheel = hatchling.build(hatch(package_späße_und_mehr), "wheel")
     assert wheel.name == expected.name
     assert shipped(wheel) == files
 

@@ -96,14 +96,6 @@ def test_generated_files_are_as_readable_as_others(wheel_flat: Path) -> None:
     assert len(modes) == 1
 
 
-def test_the_same_project_gives_the_same_bytes(
-    environment: Environment, wheel_src_layout: Path, package_src_layout: Path
-) -> None:
-    # wheel_src_layout was built in another directory, at another time.
-    again = environment.build(package_src_layout, "wheel", SOURCE_DATE_EPOCH=EPOCH, **NO_CACHE)
-    assert again.read_bytes() == wheel_src_layout.read_bytes()
-
-
 @current
 def test_a_build_class_may_come_from_distutils(environment: Environment, package_with_cmdclass: Path) -> None:
     replace(package_with_cmdclass / "commands.py", "from setuptools.command", "from distutils.command")
@@ -145,16 +137,6 @@ def test_a_project_that_is_configured_in_setup_py(environment: Environment, pack
 # Source distributions
 
 
-def test_an_sdist_holds_sources_and_headers(sdist_headers: Path) -> None:
-    assert contents(sdist_headers).keys() > {
-        "device/clamp.cu",
-        "device/limits.cuh",
-        "include/headers/math.cuh",
-        "include/headers/detail/compare.cuh",
-        "vendor/include/vendor/compare.h",
-    }
-
-
 @pytest.mark.parametrize("package", ["headers", "späße_und_mehr", "with_cmdclass"])
 def test_a_wheel_from_the_sdist_equals_one_from_the_tree(
     package: str, environment: Environment, request: pytest.FixtureRequest, tmp_path: Path
@@ -175,15 +157,6 @@ def test_an_sdist_needs_no_compiler(
 
 
 # Stale outputs
-
-
-@current
-def test_a_renamed_source_leaves_no_files(environment: Environment, package_src_layout: Path) -> None:
-    environment.build(package_src_layout, "wheel")
-    (package_src_layout / "device/scale.cu").rename(package_src_layout / "device/stretch.cu")
-    files = contents(environment.build(package_src_layout, "wheel"))
-    fatbins = {Path(name).stem for name in files if name.endswith(".fatbin")}
-    assert fatbins == {"fill", "stretch"}
 
 
 @pytest.mark.parametrize("forgotten", ["build", "src/src_layout/kernels"])
@@ -240,7 +213,7 @@ def test_data_of_the_project_stays(environment: Environment, package_flat: Path)
 
 
 @pytest.mark.parametrize("editable_mode", ["lenient", "strict"])
-@pytest.mark.parametrize("package", ["flat", "späße_und_mehr", "with_c_extension"])
+@pytest.mark.parametrize("package", ["späße_und_mehr", "with_c_extension"])
 def test_kernels_are_importable_from_an_editable_install(
     package: str, editable_mode: str, environment: Environment, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -342,15 +315,6 @@ def test_opening_a_project_without_the_table_loads_nothing(
 
 
 # Mistakes
-
-
-@current
-@pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
-def test_build_shows_one_message(kind: str, environment: Environment, package_src_layout: Path) -> None:
-    make_mistake(package_src_layout)
-    assert_one_message(
-        environment.run("-m", "build", kind, "--no-isolation", status=1, cwd=package_src_layout)
-    )
 
 
 def test_setup_shows_one_message(environment: Environment, package_src_layout: Path) -> None:

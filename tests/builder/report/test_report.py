@@ -41,32 +41,20 @@ SPANS = (
 )
 
 
+RESOURCES = Resources(1024, registers=32, spill_stores=0, spill_loads=0, stack=0, shared=4096)
+
+
 def kernel(
     name: str = "axpy<float>", architecture: str = "sm_90", unit: str = "device/axpy.cu", **changes: Any
 ) -> tuple[Place, Resources]:
-    values: dict[str, Any] = {
-        "code": 1024,
-        "registers": 32,
-        "spill_stores": 0,
-        "spill_loads": 0,
-        "stack": 0,
-        "shared": 4096,
-        **changes,
-    }
-    return (MODULE, unit, name, architecture), Resources(**values)
+    return (MODULE, unit, name, architecture), dataclasses.replace(RESOURCES, **changes)
+
+
+JOB = JobRecord(MODULE, "", "", "compile", "compiled", worker="1", start=0.25, duration=1.0, spans=SPANS)
 
 
 def job(unit: str = "device/axpy.cu", architecture: str = "sm_90", **changes: Any) -> JobRecord:
-    values: dict[str, Any] = {
-        "action": "compile",
-        "ending": "compiled",
-        "worker": "1",
-        "start": 0.25,
-        "duration": 1.0,
-        "spans": SPANS,
-        **changes,
-    }
-    return JobRecord(module=MODULE, unit=unit, architecture=architecture, **values)
+    return dataclasses.replace(JOB, unit=unit, architecture=architecture, **changes)
 
 
 def build(**changes: Any) -> BuildRecord:

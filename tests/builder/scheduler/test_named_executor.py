@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -109,26 +109,22 @@ def _wait(condition: Callable[[], object]) -> object:
     raise AssertionError("waited for two minutes")
 
 
-@contextmanager
-def _cluster(root: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    """A cluster with a worker of three threads; starting it takes many seconds."""
+    root = tmp_path_factory.mktemp("cluster")
     options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
     scheduler = _start(root, "distributed.cli.dask_scheduler", *options)
     processes = [scheduler]
     try:
         found = _wait(lambda: re.search(r"Scheduler at: +(tcp://\S+)", _log(root)))
-        yield Cluster(root, scheduler, found[1], processes)
+        started = Cluster(root, scheduler, found[1], processes)
+        started.add("--nthreads", "3")
+        yield started
     finally:
         for process in reversed(processes):
             process.kill()
             process.wait()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    """A cluster with a worker of three threads; starting it takes many seconds."""
-    with _cluster(tmp_path_factory.mktemp("cluster")) as started:
-        started.add("--nthreads", "3")
-        yield started
 
 
 @pytest.fixture
