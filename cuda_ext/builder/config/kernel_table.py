@@ -9,6 +9,7 @@ from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, strin
 from cuda_ext.builder.config.variant_table import WHEN
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.formats.variant_conditions import check_terms
@@ -63,17 +64,11 @@ def _describe(keys: dict[str, Any], where: str) -> KernelDescription:
         if math.prod(fixed.get(key, ())) > most:
             raise ConfigError(f"expected at most {most} {what}", where=f"{where}.{key}")
     launch = FixedLaunch(**fixed) if fixed else None
-    description = KernelDescription(
-        normalise(keys["name"]),
-        keys.get("symbol", keys["name"]),
-        parameters,
-        hidden,
-        launch,
-        (keys["when"],) if "when" in keys else (),
-    )
-    for condition in description.when:
-        check_terms(condition, description.name, parameters, hidden, f"{where}.when")
-    return description
+    kernel = Kernel(normalise(keys["name"]), keys.get("symbol", keys["name"]), 0, parameters, hidden)
+    conditions = (keys["when"],) if "when" in keys else ()
+    for condition in conditions:
+        check_terms(condition, kernel.expression, parameters, hidden, f"{where}.when")
+    return KernelDescription(kernel, launch, conditions)
 
 
 KERNELS = array(

@@ -35,26 +35,27 @@ def describe_images(
         )
     described: dict[str, Kernel] = {}
     for each in descriptions:
-        if each.lowered not in signatures.kernels:
+        kernel = each.kernel
+        if kernel.lowered not in signatures.kernels:
             known = ", ".join(sorted(signatures.kernels)) or "none"
             raise BuildError(
-                f"has no kernel {each.lowered!r}, which describes {each.name!r}",
+                f"has no kernel {kernel.lowered!r}, which describes {kernel.expression!r}",
                 where=where,
                 remedy=f"its kernels: {known}",
             )
         others = {lowered: kernel.expression for lowered, kernel in described.items()}
-        if each.lowered in others or each.expression in others.values():
+        if kernel.lowered in others or each.expression in others.values():
             raise BuildError(
-                f"{each.expression!r}, or its kernel {each.lowered!r}, is described twice",
+                f"{each.expression!r}, or its kernel {kernel.lowered!r}, is described twice",
                 where=where,
                 remedy="describe each kernel once, under a name of its own or with another condition",
             )
-        described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
+        described[kernel.lowered] = _described(each, signatures.kernels[kernel.lowered].parameters, where)
         for condition in each.when:
-            check_terms(condition, each.name, each.parameters, each.hidden, where)
+            check_terms(condition, kernel.expression, kernel.parameters, kernel.hidden, where)
         if each.launch:
             _check_launch(each.expression, each.launch, where)
-    launches = {each.lowered: each.launch for each in descriptions if each.launch}
+    launches = {each.kernel.lowered: each.launch for each in descriptions if each.launch}
     reduced = []
     for image in images:
         entries = tuple(name for name in image.entries if name in described)
@@ -92,23 +93,23 @@ def describe_image(
 
 def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) -> Kernel:
     """Make the kernel of a description, with the sizes and offsets of `slots`, the parameters in an image."""
-    count = len(each.parameters) + len(each.hidden)
+    kernel = each.kernel
+    count = len(kernel.parameters) + len(kernel.hidden)
     if len(slots) != count:
         raise BuildError(
-            f"kernel {each.lowered!r} has {len(slots)} parameters, and {each.name!r} is described with "
-            f"{count}",
+            f"kernel {kernel.lowered!r} has {len(slots)} parameters, and {kernel.expression!r} is described "
+            f"with {count}",
             where=where,
             remedy=f"their sizes in bytes are {_list(p.size for p in slots)}" if slots else "describe none",
         )
-    hidden_at = {h.position for h in each.hidden}
+    hidden_at = {h.position for h in kernel.hidden}
     own = [slot for i, slot in enumerate(slots) if i not in hidden_at]
     parameters = tuple(
         p._replace(size=p.size or slot.size, offset=slot.offset)
-        for p, slot in zip(each.parameters, own, strict=True)
+        for p, slot in zip(kernel.parameters, own, strict=True)
     )
-    hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in each.hidden)
-    constants = each.constants, each.configuration
-    return Kernel(each.expression, each.lowered, 0, parameters, hidden, *constants, each.order)
+    hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in kernel.hidden)
+    return kernel._replace(expression=each.expression, parameters=parameters, hidden=hidden)
 
 
 def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:

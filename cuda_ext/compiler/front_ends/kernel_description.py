@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
-from cuda_ext.facts.kernels import SIZES, Parameter, ParameterKind
+from cuda_ext.facts.kernels import SIZES, Kernel, Parameter, ParameterKind
 from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.formats.spelling import STANDARD_INTEGERS, normalise
 from cuda_ext.formats.variant_conditions import Condition, spell
@@ -15,27 +15,22 @@ from cuda_ext.text.brackets import split_arguments
 
 
 class KernelDescription(NamedTuple):
-    """A kernel of an image: its name expression and its lowered name.
+    """A `kernel` of an image, with what the image does not contain.
 
-    ``parameters`` and ``hidden`` have no offsets, and the size 0 if only the image knows it. ``launch`` is
-    ``None`` if the image does not fix the configuration. ``when`` has the conditions under which it
-    was compiled; a launch checks that one holds.
+    Its parameters have no offsets, and the size 0 if only the image knows it. ``launch`` is ``None`` if the
+    image does not fix the configuration. ``when`` has the conditions under which it was compiled; a launch
+    checks that one holds.
     """
 
-    name: str
-    lowered: str
-    parameters: tuple[Parameter, ...]
-    hidden: tuple[HiddenParameter, ...] = ()
+    kernel: Kernel
     launch: FixedLaunch | None = None
     when: tuple[Condition, ...] = ()
-    constants: Mapping[str, str] = {}
-    configuration: Mapping[str, str] = {}
-    order: tuple[str, ...] = ()
 
     @property
     def expression(self) -> str:
         """The name of the kernel in a manifest; kernels of one name are told apart by their conditions."""
-        return f"{self.name} if {spell(self.when)}" if self.when else self.name
+        name = self.kernel.expression
+        return f"{name} if {spell(self.when)}" if self.when else name
 
 
 # The largest numbers of threads in a block and of blocks in a cluster.
@@ -83,7 +78,7 @@ _SOURCE = re.compile(r"0|scratch|(\w+)\.(?:shape|stride)\[\d{1,2}\]")
 
 def describe_function(
     instantiation: Instantiation, names: Sequence[str], types: Iterable[str], values: Mapping[str, str]
-) -> KernelDescription:
+) -> Kernel:
     """Describe the kernel of a Python function, for a front-end to complete.
 
     `names` are the parameters of the function, and `values` spells the options and the parameters with
@@ -96,11 +91,11 @@ def describe_function(
     order: dict[str, list[str]] = {name: [name] for name in constants}
     for parameter in instantiation.parameters:
         order.setdefault(parameter.name, []).append(parameter.argument)
-    return KernelDescription(
+    return Kernel(
         f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
         instantiation.function,
+        0,
         (),
-        when=instantiation.conditions,
         constants=constants,
         configuration=configuration,
         order=tuple(a for name in names for a in order.get(name, ())) if constants else (),

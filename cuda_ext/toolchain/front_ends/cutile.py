@@ -211,11 +211,11 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
                 position = number + len(hidden) + 1
                 hidden.append(HiddenParameter(position, _EXTENT, f"{each.argument}.{part}[{axis}]"))
     values = {**instantiation.constants, **instantiation.configuration}
-    return describe_function(instantiation, names, (e.type for e in typed if e.axes), values)._replace(
-        parameters=tuple(map(_parameter, typed)),
-        hidden=tuple(hidden),
-        launch=FixedLaunch(block=(1, 1, 1)),
-        when=instantiation.combine([term for each in typed for term in each.terms(_elements(each))]),
+    kernel = describe_function(instantiation, names, (e.type for e in typed if e.axes), values)
+    return KernelDescription(
+        kernel._replace(parameters=tuple(map(_parameter, typed)), hidden=tuple(hidden)),
+        FixedLaunch(block=(1, 1, 1)),
+        instantiation.combine([term for each in typed for term in each.terms(_elements(each))]),
     )
 
 

@@ -73,7 +73,7 @@ def describe_kernel(
     arrays = (p.type for p in typed if p.type.startswith("*") or DESCRIPTOR.fullmatch(p.type))
     hidden = list(_hidden(typed))
     count = len(typed) + len(hidden)
-    return describe_function(instantiation, names, map(_element_of, arrays), constants)._replace(
+    kernel = describe_function(instantiation, names, map(_element_of, arrays), constants)._replace(
         lowered=metadata.name,
         parameters=tuple(map(_parameter, typed)),
         hidden=(
@@ -82,16 +82,17 @@ def describe_kernel(
             HiddenParameter(count, _ADDRESS, "scratch"),
             HiddenParameter(count + 1, _ADDRESS, "zero"),
         ),
-        launch=FixedLaunch(
-            block=(metadata.target.warp_size * metadata.num_warps,),
-            shared=metadata.shared,
-            cluster=(metadata.num_ctas,) if metadata.num_ctas > 1 else (),
-            cooperative=metadata.launch_cooperative_grid,
-            dependent=metadata.launch_pdl,
-            scratch=metadata.global_scratch_size,
-            tensor_maps=_tensor_maps(typed, metadata),
-        ),
     )
+    launch = FixedLaunch(
+        block=(metadata.target.warp_size * metadata.num_warps,),
+        shared=metadata.shared,
+        cluster=(metadata.num_ctas,) if metadata.num_ctas > 1 else (),
+        cooperative=metadata.launch_cooperative_grid,
+        dependent=metadata.launch_pdl,
+        scratch=metadata.global_scratch_size,
+        tensor_maps=_tensor_maps(typed, metadata),
+    )
+    return KernelDescription(kernel, launch, instantiation.conditions)
 
 
 def _hidden(typed: Sequence[TypedParameter]) -> Iterator[HiddenParameter]:
