@@ -11,6 +11,7 @@ import pytest
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Image
 from cuda_ext.formats.fatbin import read_fatbin
@@ -86,6 +87,11 @@ def test_sources_and_headers_travel_with_the_module():
         name: hashlib.sha256(compiled.files[f"sources/{name}"]).hexdigest()
         for name in ("device/h.cuh", "device/unit.cu")
     }
+
+
+def test_the_manifest_survives_being_written():
+    compiled = module(unit(AXPY, "axpy<float>"), architectures=["sm_80", "compute_90"])
+    assert manifest_file.loads(manifest_file.dumps(compiled.manifest), "manifest.json") == compiled.manifest
 
 
 # ------------------------------------------------------------------------------------------------- names
