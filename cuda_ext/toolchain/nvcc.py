@@ -169,7 +169,7 @@ class Nvcc:
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
             types |= match_probes(shown, answers.names, answers.types)
             if unknown := unknown_subjects(unit, shown, types):
-                more = Attempt(unit.instantiate, subjects=list(unknown), members=members)
+                more = Attempt(unit.instantiate, subjects=tuple(unknown), members=members)
                 found = self._ask_in(directory, unit, options, more)[1].types
                 types |= {unknown[subject]: type_ for subject, type_ in found.items()}
             signatures = describe(unit, shown, types, answers.meanings)

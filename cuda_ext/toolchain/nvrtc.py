@@ -216,11 +216,12 @@ class Nvrtc:
         known = program.answers.types
         types = match_probes(image, program.answers.names, known)
         unknown = unknown_subjects(unit, image, types)
-        if more := [subject for subject in unknown if subject not in known]:
+        if more := tuple(subject for subject in unknown if subject not in known):
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
             asked = Attempt(unit.instantiate, subjects=more, members=members_of(unit))
             known.update(self._run(unit, options, asked)[0].answers.types)  # for another image, too
-            if unreadable := [subject for subject in more if subject not in known]:  # with their layouts
+            # Those that cannot be read with their layouts.
+            if unreadable := tuple(subject for subject in more if subject not in known):
                 asked = Attempt(unit.instantiate, subjects=unreadable)
                 known.update(self._run(unit, options, asked)[0].answers.types)
         types |= {name: known[subject] for subject, name in unknown.items() if subject in known}

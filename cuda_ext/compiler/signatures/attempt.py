@@ -39,9 +39,9 @@ class Attempt(NamedTuple):
     ``plain`` subjects are not: they may take structures of types that no template of a kernel takes.
     """
 
-    instantiate: Sequence[str] = ()
-    addresses: Sequence[str] = ()
-    subjects: Sequence[str] = ()
+    instantiate: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
     questions: Questions = NO_QUESTIONS
     members: Members = NO_MEMBERS
     refused: frozenset[int] = frozenset()
@@ -105,5 +105,5 @@ class Attempt(NamedTuple):
         return [list(islice(remaining, len(part))) for part in parts]
 
 
-def _unless(items: Sequence[_T], flags: Sequence[bool]) -> list[_T]:
-    return [item for item, flag in zip(items, flags, strict=True) if not flag]
+def _unless(items: Sequence[_T], flags: Sequence[bool]) -> tuple[_T, ...]:
+    return tuple(item for item, flag in zip(items, flags, strict=True) if not flag)

@@ -107,17 +107,17 @@ def _declarations(texts: tuple[bytes, ...], is_tile: bool) -> Declarations:
     return found._replace(kernels=kernels, variables=variables)
 
 
-def known_subjects(unit: TranslationUnit) -> list[str]:
+def known_subjects(unit: TranslationUnit) -> tuple[str, ...]:
     """List the kernels and variables to probe in the first pass: names that surely exist once."""
     found = declarations_of(unit)
     different = {(k.name, *(normalise(p.type) for p in k.parameters)) for k in found.kernels}
     overloads = Counter(name for name, *_ in different)
     kernels = (k.name for k in found.kernels if k.is_plain and overloads[k.name] == 1)
     variables = (v.name for v in found.variables if v.is_plain)
-    return list(dict.fromkeys([*unit.instantiate, *kernels, *variables]))
+    return tuple(dict.fromkeys([*unit.instantiate, *kernels, *variables]))
 
 
-def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
+def addresses_to_keep(unit: TranslationUnit) -> tuple[tuple[str, ...], bool]:
     """List the addresses of variables that `unit` surely declares, and return True if these are all.
 
     The host may write them, and may use variables that no kernel uses. NVRTC takes no address of managed
@@ -125,7 +125,7 @@ def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
     """
     found = declarations_of(unit)
     addresses = [f"&{v.name}" for v in found.variables if v.is_plain and not v.is_managed]
-    return list(dict.fromkeys(addresses)), len(addresses) == len(found.variables) and not found.doubtful
+    return tuple(dict.fromkeys(addresses)), len(addresses) == len(found.variables) and not found.doubtful
 
 
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
