@@ -60,6 +60,14 @@ def test_a_written_manifest_is_read_back():
     assert loads(dumps(MANIFEST).encode(), ORIGIN) == MANIFEST
 
 
+@pytest.mark.parametrize("indent", [None, 0, 1, 2, 3])
+def test_a_manifest_may_have_another_layout(indent):
+    layout = json.dumps(json.loads(dumps(MANIFEST)), indent=indent)
+    assert loads(layout, ORIGIN) == MANIFEST
+    assert loads(layout.replace("\n", "\r\n"), ORIGIN) == MANIFEST
+    assert loads(dumps(MANIFEST).replace("\n", "\r\n"), ORIGIN) == MANIFEST
+
+
 def test_names_are_those_of_the_records():
     names = ["ns::k<float>", 'k<MODE="it\'s">', r"k<'\\'>", "k<ä>"]
     written = dumps(MANIFEST._replace(kernels=tuple(KERNEL._replace(expression=name) for name in names)))
