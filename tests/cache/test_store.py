@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import fsspec
+import platformdirs
 import pytest
 
 from cuda_ext.cache.local_store import LocalStore
@@ -24,6 +26,7 @@ from cuda_ext.cache.remote_store import LayeredStore, RemoteStore
 from cuda_ext.cache.store import NullStore, Store, pack
 from cuda_ext.errors import ConfigError
 from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.forks import run_fork
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="links, owners and signals are those of Unix")
 CONTENT = b"what was compiled" * 10
@@ -69,6 +72,13 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def printed(code: str, *arguments: object) -> tuple[str, str]:
+    """Return what `code` prints as a program, to standard output and error."""
+    imports = ("cuda_ext.cache.open_store", "cuda_ext.cache.remote_store", "hashlib", "platformdirs")
+    _, output, errors = run_fork(imports, code, os.environ, *map(str, arguments))
+    return output, errors
 
 
 # What comes back.
@@ -151,9 +161,9 @@ from cuda_ext.cache.open_store import open_store
 os.umask(0)
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 """
-    assert python(code, tmp_path / "a" / "b" / "cache").communicate()[1] == ""
+    assert printed(code, tmp_path / "a" / "b" / "cache") == ("", "")
     (tmp_path / "given").mkdir(mode=0o755)
-    assert python(code, tmp_path / "given").communicate()[1] == ""
+    assert printed(code, tmp_path / "given") == ("", "")
     for made in ("a", "a/b", "a/b/cache", "a/b/cache/objects", "given/objects"):
         assert oct((tmp_path / made).stat().st_mode & 0o777) == "0o700"
 
@@ -162,7 +172,6 @@ open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 
 
 def test_the_directory_is_the_users_cache_unless_one_is_named(tmp_path: Path) -> None:
-    platformdirs = pytest.importorskip("platformdirs")
     default = platformdirs.user_cache_path("cuda_ext")
     assert local_directory({}) == local_directory({"CUDA_EXT_CACHE": ""}) == str(default)
     assert local_directory({"CUDA_EXT_CACHE": "s3://bucket/prefix"}) == str(default)
@@ -201,9 +210,7 @@ def test_a_cache_that_others_may_write_is_not_trusted(tmp_path: Path, mode: int)
 def test_a_user_without_a_home_is_reported(tmp_path: Path) -> None:
     code = """
 import os, sys
-import platformdirs
 from cuda_ext.cache.open_store import open_store
-platformdirs.user_cache_path()
 for name in ("HOME", "XDG_CACHE_HOME"):
     os.environ.pop(name, None)
 os.chdir(sys.argv[1])
@@ -213,7 +220,7 @@ store.put("0" * 64, b"")
 assert store.get("0" * 64) is None
 """
     tmp_path.chmod(0o777)
-    assert python(code, tmp_path).communicate() == (
+    assert printed(code, tmp_path) == (
         "compiling goes on without a cache: there is no home directory; "
         "set CUDA_EXT_CACHE to a directory that can be written\n",
         "",
@@ -266,7 +273,6 @@ def test_a_read_only_cache_can_be_read(tmp_path: Path) -> None:
 def test_a_cache_of_root_can_be_read_by_other_users() -> None:
     code = """
 import os, sys
-import platformdirs
 from cuda_ext.cache.open_store import open_store
 os.setuid(54321)
 print(len(open_store({"CUDA_EXT_CACHE": sys.argv[1]}, print).get(sys.argv[2]) or b""))
@@ -275,7 +281,7 @@ print(len(open_store({"CUDA_EXT_CACHE": sys.argv[1]}, print).get(sys.argv[2]) or
         opened(Path(directory)).put(KEY, CONTENT)
         for path in [Path(directory), *Path(directory).rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
-        assert python(code, directory, KEY).communicate() == (f"{len(CONTENT)}\n", "")
+        assert printed(code, directory, KEY) == (f"{len(CONTENT)}\n", "")
 
 
 # Full disks.
@@ -319,7 +325,7 @@ from cuda_ext.cache.open_store import open_store
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, bytes(2000))
 """
-    assert full(tmp_path, "File too large") in python(code, tmp_path).communicate()[1]
+    assert full(tmp_path, "File too large") in printed(code, tmp_path)[1]
     assert entries(tmp_path) == remains(tmp_path) == []
 
 
@@ -401,7 +407,7 @@ found = [name for name in names if store.get(name) is not None]
 assert len(found) == len(written) > 0, (len(found), len(written))
 assert all(store.get(name) == name.encode() * 5000 for name in found)
 """
-    assert python(code, tmp_path).communicate(timeout=300)[1] == ""
+    assert printed(code, tmp_path) == ("", "")
 
 
 # The bound.
@@ -560,7 +566,6 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
     """Creates machines, each with its own home directory."""
     if sys.platform != "linux":
         pytest.skip("only on Linux does XDG_CACHE_HOME name the user's cache")
-    pytest.importorskip("platformdirs")
     made: list[Machine] = []
 
     def make(url: str) -> Machine:
@@ -576,7 +581,6 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
 
 @pytest.fixture(params=["memory", "file"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    pytest.importorskip("fsspec")
     if request.param == "file":
         return (tmp_path / "shared" / "cache").as_uri()
     return f"memory://{tmp_path.name}"
@@ -614,8 +618,6 @@ def test_many_uploads_arrive_before_close_returns(machines: Machines, url: str) 
 
 @pytest.mark.parametrize("at", [0, 8, 40, 72, None])
 def test_a_poisoned_entry_is_a_miss_and_is_mended(machines: Machines, url: str, at: int | None) -> None:
-    import fsspec
-
     poisoned = bytearray(pack(KEY, b"poison"))
     if at is None:
         poisoned = bytearray(pack(key("two"), b"poison"))
@@ -655,16 +657,12 @@ def goes_on_alone(machine: Machine) -> str:
 
 
 def test_a_refused_connection_costs_one_warning(machines: Machines) -> None:
-    pytest.importorskip("fsspec")
-    pytest.importorskip("aiohttp")
     warning = goes_on_alone(machines("http://me:secret@127.0.0.1:1/cache"))
     assert warning.startswith("http://127.0.0.1:1/cache: compiling goes on without the shared cache: ")
     assert "secret" not in warning
 
 
 def test_a_remote_that_never_answers_costs_its_time_once(machines: Machines) -> None:
-    pytest.importorskip("fsspec")
-    pytest.importorskip("aiohttp")
     with socket.create_server(("127.0.0.1", 0)) as server:
         machine = machines("")
         remote = RemoteStore(
@@ -677,7 +675,6 @@ def test_a_remote_that_never_answers_costs_its_time_once(machines: Machines) -> 
 @pytest.fixture
 def slow() -> list[str]:
     """The requests to the file system ``slow``, each of which takes a second."""
-    fsspec = pytest.importorskip("fsspec")
     requests: list[str] = []
 
     class SlowFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -719,8 +716,6 @@ def test_uploads_have_a_budget_in_all_and_none_after_an_interrupt(slow: list[str
 
 
 def test_a_remote_that_hangs_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
-    pytest.importorskip("aiohttp")
     code = """
 import sys
 from cuda_ext.cache.remote_store import RemoteStore
@@ -729,13 +724,12 @@ store.put("0" * 64, b"")
 store.close()
 """
     with socket.create_server(("127.0.0.1", 0)) as server:
-        output, _ = python(code, f"http://127.0.0.1:{server.getsockname()[1]}/").communicate(timeout=300)
+        output, _ = printed(code, f"http://127.0.0.1:{server.getsockname()[1]}/")
     assert output.endswith("no answer within 1 seconds\n")
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="needs forks of Python")
 def test_a_forked_child_uploads_too(tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
     code = """
 import hashlib, os, sys
 from cuda_ext.cache.remote_store import RemoteStore
@@ -751,12 +745,11 @@ else:
     os._exit(0)
 """
     url = (tmp_path / "shared").as_uri()
-    assert python(code, url).communicate(timeout=300)[1] == ""
+    assert printed(code, url) == ("", "")
     assert len(list((tmp_path / "shared").glob("??/*"))) == 401
 
 
 def test_an_unknown_protocol_costs_one_warning(machines: Machines) -> None:
-    pytest.importorskip("fsspec")
     assert goes_on_alone(machines("teleport://bucket/prefix")) == (
         "teleport://bucket/prefix: compiling goes on without the shared cache: Protocol not known: teleport"
     )
@@ -765,7 +758,6 @@ def test_an_unknown_protocol_costs_one_warning(machines: Machines) -> None:
 def test_a_shared_directory_that_cannot_be_written_costs_one_warning(
     machines: Machines, tmp_path: Path
 ) -> None:
-    pytest.importorskip("fsspec")
     (tmp_path / "file").write_text("mine")
     goes_on_alone(machines((tmp_path / "file" / "cache").as_uri()))
 
@@ -778,7 +770,7 @@ from cuda_ext.cache.remote_store import RemoteStore
 store = RemoteStore("s3://bucket", print)
 print(store.get("0" * 64), store.get("1" * 64))
 """
-    output, errors = python(code).communicate(timeout=300)
+    output, errors = printed(code)
     assert errors == ""
     warning, result = output.splitlines()
     assert warning.startswith("s3://bucket: compiling goes on without the shared cache: ")
@@ -789,8 +781,9 @@ print(store.get("0" * 64), store.get("1" * 64))
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of an empty bucket of an S3 server on this machine."""
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
