@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import cuda_ext
 from cuda_ext.facts.kernels import Kernel
 from tests.fixtures import device_arrays
 from tests.fixtures.device_arrays import Array, CupyArray, Exchanged, Lent, Tensor
 from tests.fixtures.loader import Run, signature, write_module
+from tests.fixtures.messages import Messages
 from tests.fixtures.under_driver import failure, launches
 from tests.fixtures.wrong_arguments import KERNELS, TYPES
 
@@ -121,11 +120,17 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
     assert run.output[12:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
 
 
-@under_driver
-@pytest.mark.usefixtures("messages")
-def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand() -> None:
-    module: Any = cuda_ext.compile("__global__ void f(int n) {}", architectures=["sm_80"])
-    print(failure(module.f, "x", **one))
-    print("cuda_ext.runtime.jit.compile_request" in sys.modules)
-    module.f(1, **one)
-    assert len(launches()) == 1
+def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(
+    with_driver: WithDriver, messages: Messages
+) -> None:
+    run = with_driver(
+        """
+        import cuda_ext  # and not logging, so that the compilation is not logged
+        module = cuda_ext.compile("__global__ void f(int n) {}", architectures=["sm_80"])
+        caught(module.f, "x", grid=1, block=1)
+        print("cuda_ext.runtime.jit.compile_request" in sys.modules)
+        module.f(1, grid=1, block=1)
+        """
+    )
+    messages(*run.output)
+    assert len(run.launches) == 1
