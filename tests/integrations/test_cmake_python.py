@@ -219,8 +219,3 @@ def test_it_is_found_where_packages_are_searched_in_a_root_path_alone(project: C
     assert finding(project, "") == {"": False}
     project.cache["CudaExt_DIR"] = str(CMAKE)
     assert finding(project, "") == {"": True}
-
-
-def test_cmake_dir_prints_the_directory_of_the_package(project: CMakeProject) -> None:
-    directory = project.run(sys.executable, "-m", "cuda_ext", "cmake-dir").strip()
-    assert Path(directory, "CudaExtConfig.cmake").is_file()

@@ -140,12 +140,6 @@ def test_a_name_that_is_no_plain_text_is_refused(tmp_path: Path, nvrtc: Nvrtc, n
     assert refused(tmp_path, nvrtc) == f"{WHERE}.sources: {f'device/{name}.cu'!r} {complaint}"
 
 
-def test_modules_may_share_a_source(tmp_path: Path) -> None:
-    write_project(tmp_path, '[tool.cuda_ext.modules."p.a"]\n[tool.cuda_ext.modules."p.b"]')
-    project = load(tmp_path)
-    assert [globs.find_sources(m, tmp_path) for m in project.modules] == [["device/fill.cu"]] * 2
-
-
 # What an sdist must hold.
 
 
