@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.session import build_project
-from cuda_ext.errors import BuildError
 from cuda_ext.facts.manifest import loads
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.messages import Messages
-from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, build, load, refusal, write_project
+from tests.fixtures.projects import FILL, KERNELS, SCALE, build, load, refusal, write_project
 
 WHERE = 'tool.cuda_ext.modules."p.kernels"'
 
@@ -25,25 +23,6 @@ def _no_architectures_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # What the compiler refuses.
-
-
-def test_no_package_is_built_if_one_module_fails(tmp_path: Path) -> None:
-    table = (
-        f'{SM_90}[tool.cuda_ext.modules."p.one"]\nsources = ["one.cu"]\n'
-        '[tool.cuda_ext.modules."p.two"]\nsources = ["two.cu"]\n'
-    )
-    write_project(tmp_path, table, {"one.cu": FILL, "two.cu": "int x = ;"})
-    with pytest.raises(BuildError, match=r"p\.two"):
-        build_project(load(tmp_path))
-
-
-def test_a_mistake_in_the_configuration_is_reported_before_anything_is_compiled(tmp_path: Path) -> None:
-    table = f'{KERNELS}[tool.cuda_ext.modules."p.other"]\nsources = ["nowhere.cu"]\n'
-    write_project(tmp_path, table)
-    log: list[str] = []
-    with pytest.raises(BuildError, match=r"p\.other"):
-        build(tmp_path, log)
-    assert log == []
 
 
 def test_no_message_of_the_compiler_names_the_directory_of_the_build(tmp_path: Path) -> None:
@@ -61,26 +40,6 @@ def test_no_message_of_the_compiler_names_the_directory_of_the_build(tmp_path: P
     message = refusal(tmp_path)
     assert str(tmp_path) not in message
     assert re.findall(r"(?<![\w.])/\w+", message) == []
-
-
-def test_a_warning_is_reported_and_no_failure(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"device/a.cu": 'extern "C" __global__ void k() {\n  int unused;\n}'})
-    log: list[str] = []
-    assert list(build(tmp_path, log)) == ["p.kernels"]
-    assert any(line.startswith("device/a.cu(2): warning ") for line in log)
-
-
-def test_every_compilation_is_reported(tmp_path: Path, empty_cache: Path) -> None:
-    write_project(tmp_path, KERNELS.replace('"sm_90"', '"sm_80", "sm_90"'))
-    log: list[str] = []
-    build(tmp_path, log)
-    lines = [re.sub(r"<?[\d.]+ m?s$", "", line) for line in log]
-    assert re.fullmatch(r"p\.kernels: with nvrtc \d+\.\d+", lines[0])
-    assert sorted(re.sub(r"^\[\d/2\] ", "", line) for line in lines[1:-1]) == [
-        "device/fill.cu sm_80 ",
-        "device/fill.cu sm_90 ",
-    ]
-    assert lines[-1] == "2 compilations: 2 compiled, in "
 
 
 # Files that are not what they should be.
