@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from cuda_ext.facts.sources import Source
 from cuda_ext.runtime.module import library_of
 from tests.fixtures.device_arrays import Exchanged
 from tests.fixtures.loader import SAMPLE, Run, described, signature, single_image, write_package
-from tests.fixtures.under_driver import failure, launches
+from tests.fixtures.under_driver import failure, in_child, launches
 
 pytestmark = [
     pytest.mark.host_compiler,
@@ -188,31 +187,23 @@ def test_a_thousand_combinations_are_all_remembered() -> None:
     assert len({launch.split()[1] for launch in launches()}) == 1001
 
 
-def in_child(count: Callable[[Any], object], name: str) -> str:
-    """Return what `count` says of this module in a process that has used no kernel."""
-    read, write = os.pipe()
-    if not os.fork():
-        os.write(write, repr(count(importlib.import_module(f"{name}.kernels"))).encode())
-        os._exit(0)
-    os.close(write)
-    return os.read(read, 1000).decode()
-
-
 def test_what_nobody_calls_is_not_read() -> None:
-    def count(module: Any) -> tuple[int, int, int]:
+    def count(name: str) -> tuple[int, int, int]:
+        module = importlib.import_module(f"{name}.kernels")
         looked_up = counting(lambda: module.ns.many["BLOCK=3, MODE=True"](1, 16, **one))
         chosen = counting(lambda: module.typed(1, np.float32(2), np.int32(3), 16, **one))
         records = library_of(module).manifest.kernels
         return looked_up, chosen, sum(isinstance(each, tuple) for each in records._items)  # type: ignore[attr-defined]
 
-    small = in_child(count, "few")
-    assert small == in_child(count, "some")
+    small = in_child(lambda: count("few"))
+    assert small == in_child(lambda: count("some"))
     assert small.endswith(", 5)")  # the one in brackets, and the four among which types choose
 
 
 def test_a_choice_looks_at_each_argument_once() -> None:
-    def count(module: Any) -> int:
+    def count(name: str) -> int:
+        module = importlib.import_module(f"{name}.kernels")
         module.ns.many(1, 16, BLOCK=1, MODE=True, **one)
         return counting(lambda: module.ns.many(1, 16, BLOCK=2, MODE="relu", **one))
 
-    assert in_child(count, "few") == in_child(count, "some") != ""
+    assert in_child(lambda: count("few")) == in_child(lambda: count("some")) != ""

@@ -20,7 +20,7 @@ from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image, Unit
 from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.loader import SAMPLE, Run, described, fatbin, signature, unit, write_package
-from tests.fixtures.under_driver import calls, failure, launches
+from tests.fixtures.under_driver import calls, failure, in_child, launches
 
 under_driver = pytest.mark.under_driver
 with_messages = pytest.mark.usefixtures("messages")
@@ -291,8 +291,5 @@ def test_the_gpu_that_counts_is_the_one_of_the_launch(capability: str) -> None:
 
 def test_a_forked_child_gets_an_error() -> None:
     kernels.gemm(1, 2.0, 0, None, **one)
-    child = os.fork()
-    if not child:
-        refused = failure(kernels.gemm, 1, 2.0, 0, None, **one)
-        os._exit(not refused.startswith("DriverError: CUDA was used before this process was forked"))
-    assert os.waitpid(child, 0)[1] == 0
+    refused = in_child(lambda: failure(kernels.gemm, 1, 2.0, 0, None, **one))
+    assert refused.startswith("DriverError: CUDA was used before this process was forked")

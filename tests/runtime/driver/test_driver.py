@@ -6,6 +6,8 @@ import ctypes
 import os
 import struct
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import CudaExtError
+from cuda_ext.runtime.driver import driver
 from tests.fixtures.loader import (
+    AXPY,
     SAMPLE,
     Run,
     run_script,
@@ -22,7 +26,7 @@ from tests.fixtures.loader import (
     write_package,
 )
 from tests.fixtures.messages import Messages
-from tests.fixtures.under_driver import calls, failure, launches
+from tests.fixtures.under_driver import calls, failure, in_child, launches
 
 WithDriver = Callable[..., Run]
 host_compiler = pytest.mark.host_compiler
@@ -243,75 +247,41 @@ def test_many_threads_can_make_the_first_use_of_a_module(with_driver: WithDriver
     assert limits[-1] == 10031
 
 
-FORK = """
-import os
-from sample import kernels
-
-def in_child(call):
-    process = os.fork()
-    if process == 0:
-        call()
-        sys.stdout.flush()
-        os._exit(0)
-    os.waitpid(process, 0)
-"""
+@under_driver
+@with_messages
+def test_a_child_of_a_process_that_used_cuda_gets_an_error() -> None:
+    kernels.plain(**one)
+    print(in_child(lambda: failure(kernels.plain, **one)))
+    print(in_child(lambda: failure(lambda: kernels.weights.address)))
+    kernels.plain(**one)
+    assert len(launches()) == 2
 
 
-@host_compiler
-def test_a_child_of_a_process_that_used_cuda_gets_an_error(
-    with_driver: WithDriver, messages: Messages
-) -> None:
-    run = with_driver(
-        FORK
-        + """
-kernels.plain(grid=1, block=1)
-in_child(lambda: caught(kernels.plain, grid=1, block=1))
-in_child(lambda: caught(lambda: kernels.weights.address))
-kernels.plain(grid=1, block=1)
-"""
-    )
-    messages(run.output)
-    assert len(run.launches) == 2
+@under_driver
+def test_a_process_may_fork_before_it_uses_cuda() -> None:
+    assert kernels.axpy["float"].signature == AXPY.signature
+    for _ in range(3):
+        assert in_child(lambda: kernels.plain(**one)) == "None"
+    kernels.plain(**one)
+    assert calls().count("cuInit") == 4
 
 
-@host_compiler
-def test_a_process_may_fork_before_it_uses_cuda(with_driver: WithDriver) -> None:
-    run = with_driver(
-        FORK
-        + """
-kernels.axpy["float"].signature
-for _ in range(3):
-    in_child(lambda: caught(kernels.plain, grid=1, block=1))
-kernels.plain(grid=1, block=1)
-"""
-    )
-    assert run.output == 3 * ["nothing raised"]
-    assert run.calls.count("cuInit") == 4
+@under_driver
+def test_a_fork_while_another_thread_opens_the_driver_does_not_hang() -> None:
+    held, done = threading.Event(), threading.Event()
 
+    def hold() -> None:
+        with driver.lock:
+            held.set()
+            done.wait()
 
-@host_compiler
-def test_a_fork_while_another_thread_opens_the_driver_does_not_hang(with_driver: WithDriver) -> None:
-    run = with_driver(
-        FORK
-        + """
-import threading
-from cuda_ext.runtime.driver import driver
-held, done = threading.Event(), threading.Event()
-
-def hold():
-    with driver.lock:
-        held.set()
-        done.wait()
-
-thread = threading.Thread(target=hold)
-thread.start()
-held.wait()
-in_child(lambda: caught(kernels.plain, grid=1, block=1))
-done.set()
-thread.join()
-kernels.plain(grid=1, block=1)
-""",
-        "-Wignore::DeprecationWarning",
-    )
-    assert run.output[0].startswith("DriverError: CUDA was used before this process was forked")
-    assert len(run.launches) == 1
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer versions of Python warn of such forks
+    refused = in_child(lambda: failure(kernels.plain, **one))
+    assert refused.startswith("DriverError: CUDA was used before this process was forked")
+    done.set()
+    thread.join()
+    kernels.plain(**one)
+    assert len(launches()) == 1
