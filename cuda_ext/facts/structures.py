@@ -30,6 +30,16 @@ class Structure(NamedTuple):
         return end <= self.size <= LARGEST_PARAMETERS
 
     @property
+    def is_known(self) -> bool:
+        """True if it has a name and members that are known."""
+        return bool(self.fields) and not self.name.startswith("decltype(")
+
+    @property
+    def is_attribute(self) -> bool:
+        """True if attributes reach it: it is not within a template."""
+        return self.is_known and ">" not in self.name.removesuffix(">")
+
+    @property
     def declaration(self) -> str:
         """The structure in C++, with its members or the reason why they are not known."""
         if self.obstacle:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cuda_ext.facts.candidates import Variants
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image
+from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.quantities import format_size
 from cuda_ext.runtime.module import library_of
@@ -21,7 +22,7 @@ class UnitDescription(NamedTuple):
 
 
 class Description(NamedTuple):
-    """The kernels, variants, symbols and images of a module, and the compiler that produced them.
+    """The kernels, variants, symbols, structures and images of a module, and the compiler of these.
 
     ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version. Sizes are in bytes.
     """
@@ -33,6 +34,7 @@ class Description(NamedTuple):
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
     variants: tuple[Variants, ...]
+    structures: tuple[Structure, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
@@ -42,6 +44,7 @@ class Description(NamedTuple):
             conditions = (f"if {each.condition}" if each.when else "otherwise" for each in candidates)
             lines += [f"  {kernel.signature}", *(f"    {condition}" for condition in conditions)]
         lines += (f"  {each.name}: {each}" for each in self.variants if not each.specialised)
+        lines += (f"  {structure.declaration}" for structure in self.structures)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)
         for unit in self.units:
             images = ", ".join(f"{image.architecture} {format_size(image.size)}" for image in unit.images)
@@ -64,4 +67,5 @@ def describe(module: ModuleType) -> Description:
     units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
     origin = manifest.module, manifest.compiler, manifest.version
     symbols, variants = tuple(manifest.symbols), tuple(manifest.variants)
-    return Description(*origin, units, manifest.named_kernels, symbols, variants)
+    structures = tuple(manifest.structures)
+    return Description(*origin, units, manifest.named_kernels, symbols, variants, structures)

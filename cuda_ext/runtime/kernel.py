@@ -76,7 +76,9 @@ class Kernel(FastLaunch):
     @classmethod
     def of(cls, library: Library, kernel: kernels.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
         """Create the `kernel` of `library`; with variants, a launch chooses among `candidates`."""
-        created = cls(kernel, candidates)
+        takes_structures = any(parameter.kind == "struct" for parameter in kernel.parameters)
+        structures = library.structures.of(kernel) if takes_structures else ()
+        created = cls(kernel, candidates, None, structures)
         created._library = library
         created._is_new = True
         return created
@@ -85,7 +87,7 @@ class Kernel(FastLaunch):
     def _launcher(self) -> Launcher:
         from cuda_ext.runtime.launch.launcher import Launcher
 
-        return Launcher(self._kernel, self._load, self._is_fixed)
+        return Launcher(self._kernel, self._load, self._is_fixed, self._structures)
 
     @cached_property
     def _is_fixed(self) -> bool:

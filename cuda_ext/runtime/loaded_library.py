@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cuda_ext.facts.symbols import Symbol
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Entry, Request
+    from cuda_ext.runtime.structure_lookup import Structures
 
     # An image that was built, or one that was compiled on demand.
     _Code: TypeAlias = Image | Entry
@@ -70,6 +71,12 @@ class Library:
         return Names(self.manifest)
 
     @cached_property
+    def structures(self) -> Structures:
+        from cuda_ext.runtime.structure_lookup import Structures  # few kernels take structures
+
+        return Structures(self.manifest, self.module.__name__)
+
+    @cached_property
     def on_demand(self) -> OnDemand:
         from cuda_ext.runtime.jit.on_demand import OnDemand  # not needed for images that were built ahead
 
@@ -82,7 +89,8 @@ class Library:
         :class:`~cuda_ext.errors.CompilationError` if the compiler rejects it.
         """
         request = self.on_demand.request_kernel(owner, expression, device.capability)
-        kernel = self.on_demand.compile(request).kernel(expression)
+        entry = self.on_demand.compile(request)
+        kernel = entry.kernel(expression)
         if kernel is None:
             raise KernelNotFoundError(
                 f"{expression} is not a kernel",
@@ -90,6 +98,8 @@ class Library:
                 remedy="name a __global__ function",
             )
         self._owners[expression] = owner
+        if entry.structures:
+            self.structures.add(entry.structures, owner.unit)
         return kernel._replace(unit=owner.unit)
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
@@ -293,9 +303,10 @@ class Names:
 
     @cached_property
     def everything(self) -> list[str]:
-        """The names of all kernels, variants and symbols."""
+        """The names of all kernels, variants and symbols, and of structures that are attributes."""
         variants = [name for name in self._variants if name not in self.specialised]
-        return [*self._kernels, *variants, *self._symbols]
+        structures = (s.name for s in self._manifest.structures if s.is_attribute)
+        return [*self._kernels, *variants, *self._symbols, *structures]
 
     @cached_property
     def _overloads(self) -> dict[str, list[str]]:

@@ -265,6 +265,10 @@ def _create(library: Library, name: str) -> Entity:
             where=library.manifest.module,
             remedy="rename them, or link the units into one library with link = true",
         )
+    if len(library.manifest.structures) or "structures" in vars(library):  # some are compiled on demand
+        structure: Any = library.structures.find(name)
+        if structure is not None:
+            return structure  # type: ignore[no-any-return]
     if name and name in names.members:
         return Namespace(library, name)
     if escape_controls(name) != name:  # a cache key cannot contain it

@@ -245,6 +245,8 @@ def _fits_exactly(parameter: Parameter, argument: Any) -> bool | None:
             return _fits_number(parameter, argument, not isinstance(argument, numbers.Integral))
     if parameter.element and (fits := _fits_pointer(parameter, argument)) is not None:
         return fits  # of a tensor map
+    if structure := getattr(type(argument), "__structure__", None):
+        return True if structure.name == parameter.type else None
     if isinstance(argument, numbers.Real):
         # The compiler describes half types as structures.
         return False if parameter.type in ("__half", "__nv_bfloat16") else None

@@ -135,7 +135,8 @@ class _VariantsLauncher(Launcher):
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: facts.Variants) -> None:
         kernel = candidates[-1].kernel._replace(expression=variants.name)
-        super().__init__(kernel, self._raise_ambiguous, any(each.is_fixed for each in candidates))
+        is_fixed = any(each.is_fixed for each in candidates)
+        super().__init__(kernel, self._raise_ambiguous, is_fixed, candidates[-1].structures)
         self.variants = variants
         self._library = library
         self._candidates = candidates

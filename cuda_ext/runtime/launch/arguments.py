@@ -12,8 +12,8 @@ import operator
 import reprlib
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
@@ -40,6 +40,8 @@ class Field:
 
     def hides_address(self, value: Any) -> bool:
         """Return True if the passed `value` may contain an address that comes from no array."""
+        if isinstance(value, bytes) and hasattr(value, "hides_address"):  # of a structure
+            return bool(value.hides_address)
         if isinstance(value, DeviceMemory):
             return value.stream is None and value.address != 0
         parameter = self.parameter
@@ -63,9 +65,24 @@ class Field:
             ) from error
 
 
-def make_fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
-    """Make the fields of a kernel's parameters."""
-    return tuple(Field(p, *_KINDS[p.kind](p)) for p in parameters)
+def make_fields(
+    parameters: Sequence[Parameter], structures: Sequence[type[Any] | None] = ()
+) -> tuple[Field, ...]:
+    """Make the fields of a kernel's parameters, with the classes of those that are known structures."""
+    fields = [Field(p, *_KINDS[p.kind](p)) for p in parameters]
+    for position, kind in enumerate(structures):
+        if kind is not None:
+            field = fields[position]
+            fields[position] = replace(field, convert=kind.__converter__(field.convert))
+    return tuple(fields)
+
+
+def arrays_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in a passed value: itself, or those of a structure, with their names."""
+    for member, array in getattr(value, "arrays", {}).items():
+        yield f"{name}.{member}", array
+    if not isinstance(value, bytes):
+        yield name, value
 
 
 def pack_layout(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
 from cuda_ext.errors import CudaExtError
@@ -91,14 +92,19 @@ class FastLaunch(Launch):
     """
 
     _kernel: Kernel
+    _structures: tuple[type[Any] | None, ...]  # the class of each parameter that is a known structure
     _candidates: tuple[FastLaunch, ...]
     _is_bound: bool
 
     def __new__(
-        cls, kernel: Kernel, candidates: tuple[FastLaunch, ...] = (), bound: LaunchOptions | None = None
+        cls,
+        kernel: Kernel,
+        candidates: tuple[FastLaunch, ...] = (),
+        bound: LaunchOptions | None = None,
+        structures: tuple[type[Any] | None, ...] = (),
     ) -> Self:
         can_derive = all(map(_can_derive, kernel.hidden))
-        parameters = _describe(kernel.parameters) if can_derive else None
+        parameters = _describe(kernel.parameters, structures) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
         constants = tuple(_constants(kernel)) if kernel.constants else ()
         # Constants by position have the positions of the Python function's arguments.
@@ -107,6 +113,7 @@ class FastLaunch(Launch):
         place = bound.place if bound else {}
         launch = super().__new__(cls, parameters, candidates, is_bound, hidden, constants, order, **place)
         launch._kernel = kernel
+        launch._structures = structures
         launch._candidates = candidates
         launch._is_bound = is_bound
         return launch
@@ -198,7 +205,7 @@ class BoundLaunch(FastLaunch):
         """Bind the launch `bound` to `options`."""
         options = options.freeze()
         candidates = tuple(cls.of(each, options) for each in bound._candidates)
-        launch = cls(bound._kernel, candidates, options)
+        launch = cls(bound._kernel, candidates, options, bound._structures)
         launch._bound = bound
         launch._options = options
         return launch
@@ -223,18 +230,39 @@ def _constants(kernel: Kernel) -> Iterator[tuple[str, object]]:
             yield sys.intern(name), value
 
 
-def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
+def _describe(
+    parameters: Sequence[Parameter], structures: Sequence[type[Any] | None] = ()
+) -> tuple[Description, ...] | None:
     """Describe `parameters` for C; return ``None`` if C does not take one of them."""
     described = []
-    for parameter in parameters:
-        kind = _kind(parameter)
-        if kind in "sv" and parameter.element:
-            return None  # C makes no tensor maps
-        if parameter.size not in _SIZES.get(kind, (parameter.size,)):
+    for parameter, structure in zip_longest(parameters, structures):
+        one = describe(parameter, structure)
+        if one is None:
             return None
-        dtypes = accepted_dtypes(parameter.element) if parameter.element else ()
-        described.append((parameter.name, kind, parameter.size, dtypes))
+        described.append(one)
     return tuple(described)
+
+
+def describe(parameter: Parameter, structure: type[Any] | None = None) -> Description | None:
+    """Describe one parameter, whose values are of the class `structure`; ``None`` if C does not take it."""
+    kind = _kind(parameter)
+    if kind in "sv" and parameter.element:
+        return None  # C makes no tensor maps
+    if parameter.size not in _SIZES.get(kind, (parameter.size,)):
+        return None
+    dtypes = accepted_dtypes(parameter.element) if parameter.element else ()
+    if structure is None:
+        return parameter.name, kind, parameter.size, dtypes
+    return parameter.name, kind if structure.__references__ else "v", parameter.size, dtypes, structure
+
+
+def is_new(array: object) -> bool:
+    """Return True if C may read arrays of this type now, and could not before."""
+    if compiled is None or type(array) in _PLAIN:
+        return False
+    from cuda_ext.runtime.launch import known_types
+
+    return known_types.register_new(type(array))
 
 
 def _can_derive(parameter: HiddenParameter) -> bool:

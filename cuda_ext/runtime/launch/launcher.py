@@ -19,7 +19,7 @@ from cuda_ext.runtime.arrays.tensor_map import encode_tensor_map
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging, is_debugging
-from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
+from cuda_ext.runtime.launch.arguments import arrays_in, make_fields, order_arguments, pack_layout
 from cuda_ext.runtime.launch.configuration import (
     OPTIONS,
     Dim,
@@ -70,15 +70,23 @@ class Launched(NamedTuple):
 
 
 class Launcher:
-    """Launches `kernel`; `load` loads it on a device. If it `is_fixed`, images fix its launches."""
+    """Launches `kernel`; `load` loads it on a device. If it `is_fixed`, images fix its launches.
+
+    `structures` are the classes of parameters that are known structures.
+    """
 
     def __init__(
-        self, kernel: kernels.Kernel, load: Callable[[Device], LoadedKernel], is_fixed: bool
+        self,
+        kernel: kernels.Kernel,
+        load: Callable[[Device], LoadedKernel],
+        is_fixed: bool,
+        structures: Sequence[type[Any] | None] = (),
     ) -> None:
         self.kernel = kernel
         self.load = load
         self.is_fixed = is_fixed
-        self.fields = make_fields(kernel.parameters)
+        self.structures = structures
+        self.fields = make_fields(kernel.parameters, structures)
         self._packing, self._offsets = pack_layout(self.fields, kernel.hidden)
 
     def launch(
@@ -166,8 +174,9 @@ class Launcher:
         if driver.count == 1:
             return driver.device(0)
         found = [
-            (_device_of(driver, value), f"argument {field.parameter.name!r}")
+            (_device_of(driver, array), f"argument {name!r}")
             for field, value in zip(self.fields, values, strict=True)
+            for name, array in arrays_in(field.parameter.name, value)
         ]
         found += (_device_of(driver, like), "like"), (stream.device if stream else None, "stream")
         places: dict[int, str] = {}
@@ -191,8 +200,9 @@ class Launcher:
         Raises :class:`ArgumentError` if an address may belong to memory of another stream.
         """
         for value in (like, *values):
-            if isinstance(value, DeviceMemory) and value.stream is not None:
-                return value.stream(device)
+            for _, array in arrays_in("", value):
+                if isinstance(array, DeviceMemory) and array.stream is not None:
+                    return array.stream(device)
         has_host_arrays = any(isinstance(value, HostArray) for value in values)
         if not has_host_arrays and (library := current_stream_to_give()):
             for field, value in zip(self.fields, values, strict=True):

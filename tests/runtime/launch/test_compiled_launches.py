@@ -129,7 +129,7 @@ class Launch(_launch.Launch):
 LIMITS = 1 << 40, 1 << 41, (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024, 48 << 10, 256, 0
 
 def loaded(*parameters, **more):
-    sizes[:] = [size for _, _, size, _ in parameters]
+    sizes[:] = [size for _, _, size, *_ in parameters]
     made = Launch(parameters, **more)
     made._set_loaded(0, *LIMITS)
     return made
@@ -197,6 +197,66 @@ print(tried, fast)
     tried, fast = map(int, run.output[0].split())
     assert tried > 10_000
     assert fast > 500
+
+
+def test_members_of_structures_are_those_of_the_careful_launcher(script: Script) -> None:
+    run = script(
+        """
+import gc, random
+from cuda_ext.errors import ArgumentError
+from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.structures import Structure
+from cuda_ext.runtime import structure_types
+from cuda_ext.runtime.launch import known_types
+from tests.fixtures import device_arrays
+from tests.fixtures.wrong_arguments import KERNELS, TYPES
+device_arrays.import_torch(); device_arrays.import_cupy()
+pool = [made for case in TYPES.values() for made in (*case.right.values(), *case.wrong.values())]
+known_types.register([type(made()) for made in pool])
+random.seed(5)
+
+def make(name, parameters, *nested):
+    fields, end = [], 0
+    for parameter in parameters:
+        end = -(-end // 16) * 16
+        fields.append(parameter._replace(name=f"m{len(fields)}", offset=end))
+        end += parameter.size
+    fields += nested and [Parameter("inner", "Inner", "struct", nested[0].__size__, end, extents=())]
+    structure = Structure(name, end + sum(each.__size__ for each in nested), 16, tuple(fields))
+    return structure_types.make_class(structure, "m", {each.__name__: each for each in nested}.get)
+
+parameters = [p for kernel in KERNELS.values() for p in kernel.parameters if p.size < 200][:60]
+inner = make("Inner", parameters[:20])
+outer = make("Outer", parameters[20:], inner)
+assigned = 0
+for _ in range(3):
+    value = outer()
+    careful = outer()
+    for target, other in ((value, careful), (value.inner, careful.inner)):
+        for name, member in type(target).__members__.items():
+            for made in random.sample(pool, 40):
+                argument = made()
+                if member.structure:
+                    continue
+                try:
+                    setattr(target, name, argument)
+                except ArgumentError:
+                    continue
+                structure_types._assign(other, member, argument)
+                assigned += 1
+    assert value.__content__()[0] == careful.__content__()[0]
+    kernel = loaded(("s", "s", outer.__size__, (), outer))
+    launched.clear()
+    kernel(value, grid=1, block=1)
+    assert not launched or launched[0][-1] == [value.__content__()[0]]
+    view = value.inner
+    del value, careful
+    gc.collect()
+    repr(view)
+print(assigned)
+        """
+    )
+    assert int(run.output[0]) > 300
 
 
 def test_shapes_and_strides_are_those_of_the_careful_launcher(script: Script) -> None:

@@ -8,6 +8,7 @@
 #include "cold.h"
 #include "integers.h"
 #include "state.h"
+#include "structures.h"
 
 enum { MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
@@ -26,16 +27,11 @@ typedef enum Kind {
 } Kind;
 
 typedef struct Parameter {
-  uint32_t dtypes;       /* of arrays that a pointer takes */
-  uint16_t offset, size; /* of the value in the memory of a launch, in bytes */
-  uint8_t kind;          /* a Kind */
+  uint32_t dtypes;         /* of arrays that a pointer takes */
+  uint16_t offset, size;   /* of the value in the memory of a launch, in bytes */
+  uint8_t kind;            /* a Kind */
+  PyTypeObject* structure; /* the class of the structures that it takes, a subclass of Structure; NULL for none */
 } Parameter;
-
-/* What the arrays of a launch have in common. */
-typedef struct Placement {
-  int device;             /* -1 without arrays */
-  const ArrayType* first; /* the type of the first array, whose library has the stream */
-} Placement;
 
 /* Whether C takes values of `kind` in so many bytes. */
 static int is_supported(int kind, unsigned size) {
@@ -66,13 +62,18 @@ static int parse_dtypes(PyObject* names, uint32_t* dtypes) {
   return 0;
 }
 
-/* Read (name, kind, size, (dtype, ...)); without dtypes, a pointer takes arrays of any. The name is interned, and a new
- * reference. Returns 0, or -1 with an exception and without a reference. */
-static int parse_parameter(PyObject* source, Parameter* parameter, PyObject** name) {
+/* Read (name, kind, size, (dtype, ...), structure); without dtypes, a pointer takes arrays of any. The name is interned.
+ * It and the structure are new references. Returns 0, or -1 with an exception and without references. */
+static int parse_parameter(const State* state, PyObject* source, Parameter* parameter, PyObject** name) {
   int kind;
   unsigned size;
-  PyObject* dtypes;
-  if (!PyArg_ParseTuple(source, "UCIO!", name, &kind, &size, &PyTuple_Type, &dtypes)) return -1;
+  PyObject *dtypes, *structure = Py_None;
+  if (!PyArg_ParseTuple(source, "UCIO!|O", name, &kind, &size, &PyTuple_Type, &dtypes, &structure)) return -1;
+  if (structure != Py_None &&
+      !(PyType_Check(structure) && PyType_IsSubtype((PyTypeObject*)structure, state->structure_type))) {
+    PyErr_Format(PyExc_TypeError, "expected a class of structures, found %R", structure);
+    return -1;
+  }
   if (!is_supported(kind, size)) {
     PyErr_Format(PyExc_ValueError, "invalid kind %c of %u bytes", kind, size);
     return -1;
@@ -82,6 +83,7 @@ static int parse_parameter(PyObject* source, Parameter* parameter, PyObject** na
   if (parse_dtypes(dtypes, &parameter->dtypes)) return -1;
   Py_INCREF(*name);
   PyUnicode_InternInPlace(name);
+  parameter->structure = structure == Py_None ? NULL : (PyTypeObject*)Py_NewRef(structure);
   return 0;
 }
 
@@ -210,11 +212,7 @@ static int take_pointer(const State* state, const Parameter* parameter, PyObject
     if (!type || type->read(&state->names, type, argument, &array)) return -1;
     /* An address of 0 is that of an empty array, or of memory that has been freed. */
     if (!array.address || !(array.dtype & parameter->dtypes)) return -1;
-    if (!placement->first) {
-      *placement = (Placement){array.device, type};
-    } else if (array.device != placement->device) {
-      return -1;
-    }
+    if (place_array(placement, type, array.device)) return -1;
     address = array.address;
   }
   memcpy(memory, &address, sizeof address);
@@ -240,7 +238,12 @@ static int take_argument(const State* state, const Parameter* parameter, PyObjec
     case BRAIN: return take_double(state, argument, &real) ? -1 : write_bfloat16(real, memory);
     case COMPLEX: return take_complex(state, parameter->size, argument, memory);
     case NUMBERS:
-    case BYTES: return take_bytes(state, parameter->size, argument, memory);
+    case BYTES:
+      if (parameter->structure && Py_TYPE(argument) == parameter->structure) {
+        Structure* structure = (Structure*)argument;
+        return structure->size == parameter->size ? copy_structure(structure, memory, placement) : -1;
+      }
+      return take_bytes(state, parameter->size, argument, memory);
   }
   return -1;
 }

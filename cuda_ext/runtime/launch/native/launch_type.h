@@ -5,7 +5,10 @@
 #include "launch.h"
 
 static void free_parameters(Launch* launch) {
-  for (int i = 0; i < launch->parameter_count; i++) Py_DECREF(launch->names[i]);
+  for (int i = 0; i < launch->parameter_count; i++) {
+    Py_DECREF(launch->names[i]);
+    Py_XDECREF(launch->parameters[i].structure);
+  }
   PyMem_Free(launch->names);
   PyMem_Free(launch->parameters);
   PyMem_Free(launch->hidden);
@@ -91,7 +94,8 @@ static int set_parameters(Launch* launch, PyObject* source) {
   unsigned end = 0;
   while (launch->parameter_count < count) {
     const int i = launch->parameter_count;
-    if (parse_parameter(PyTuple_GET_ITEM(source, i), &launch->parameters[i], &launch->names[i])) return -1;
+    PyObject* each = PyTuple_GET_ITEM(source, i);
+    if (parse_parameter(launch->base.state, each, &launch->parameters[i], &launch->names[i])) return -1;
     launch->parameter_count++;
     end = place_parameter(&launch->parameters[i], end);
     if (end > MOST_BYTES) {
@@ -206,6 +210,8 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
 }
 
 static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
+  const Launch* launch = (Launch*)self;
+  for (int i = 0; i < launch->parameter_count; i++) Py_VISIT(launch->parameters[i].structure);
   Py_VISIT(((Launch*)self)->constants);
   Py_VISIT(((Launch*)self)->order);
   Py_VISIT(((Launch*)self)->candidates);

@@ -17,6 +17,7 @@
 #include "dlpack.h"          /* arrays as DLPack describes them */
 #include "arrays.h"          /* the arrays of all libraries */
 #include "state.h"           /* what all of these share */
+#include "structures.h"      /* structures, as arguments */
 #include "registration.h"    /* how Python registers types of arrays */
 #include "arguments.h"       /* parameters, and the values of arguments */
 #include "streams.h"         /* given streams, and those of libraries */
@@ -29,6 +30,7 @@
 #include "launch.h"          /* launching */
 #include "launch_type.h"     /* Launch: a kernel, or a bound launch */
 #include "overloads.h"       /* Overloads: kernels of one name */
+#include "structure_type.h"  /* Structure and Field: structures, and their members */
 
 static PyObject* connect(PyObject* module, PyObject* arguments) {
   State* state = PyModule_GetState(module);
@@ -92,6 +94,11 @@ static int execute(PyObject* module) {
   if (PyModule_AddFunctions(module, type_functions)) return -1;
   state->types.values = PyDict_New();
   if (!state->types.values || PyModule_AddObjectRef(module, "VALUES", state->types.values)) return -1;
+  state->structure_type = add_type(module, &structure_spec);
+  if (!state->structure_type) return -1;
+  PyTypeObject* field_type = add_type(module, &field_spec);
+  Py_XDECREF(field_type);
+  if (!field_type) return -1;
   state->launch_type = add_type(module, &launch_spec);
   if (!state->launch_type) return -1;
   PyTypeObject* overloads_type = add_type(module, &overloads_spec);
@@ -102,6 +109,7 @@ static int execute(PyObject* module) {
 static int traverse(PyObject* module, visitproc visit, void* arg) {
   State* state = PyModule_GetState(module);
   Py_VISIT(state->launch_type);
+  Py_VISIT(state->structure_type);
   return visit_types(&state->types, visit, arg);
 }
 
@@ -116,6 +124,7 @@ static void release(void* module) {
   clear_types(&state->types);
   Py_CLEAR(state->types.values);
   Py_CLEAR(state->launch_type);
+  Py_CLEAR(state->structure_type);
   clear_names(&state->names);
 }
 

@@ -30,7 +30,11 @@
   NAME(cupy, "cupy")                       \
   NAME(cuda_stream, "cuda_stream")         \
   NAME(stream_protocol, "__cuda_stream__") \
-  NAME(carefully, "__launch_carefully__")
+  NAME(carefully, "__launch_carefully__")  \
+  NAME(size, "__size__")                   \
+  NAME(references, "__references__")       \
+  NAME(assign, "__assign__")               \
+  NAME(read, "__read__")
 
 typedef struct Names {
 #define DECLARE(name, text) PyObject* name;

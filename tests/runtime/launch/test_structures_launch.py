@@ -1,0 +1,236 @@
+"""Structures by name: assignments check members, and a launch passes their bytes and arrays."""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.facts.structures import Structure
+from tests.fixtures import device_arrays
+from tests.fixtures.device_arrays import ArrayAt, Tensor
+from tests.fixtures.loader import Run, write_module
+from tests.fixtures.under_driver import failure, launches
+
+pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("structures")]
+under_driver = pytest.mark.under_driver(kernels="structures.kernels")
+in_c_and_in_python = pytest.mark.parametrize("in_c", [True, False])
+kernels: Any = None  # in the process of a test, the module
+one: Any = {"grid": 1, "block": 1}
+
+WithDriver = Callable[..., Run]
+
+
+def member(declaration: str, kind: str, size: int, offset: int, *extents: int) -> Parameter:
+    type_, _, name = declaration.rpartition(" ")
+    element = type_.removeprefix("const ").removesuffix("*") if kind == "pointer" else None
+    alignment = 8 if kind == "struct" else 0
+    return Parameter(name, type_, kind, size, offset, element, "const" in type_, alignment, extents)  # type: ignore[arg-type]
+
+
+INNER = Structure(
+    "Inner", 16, 8, (member("short a", "integer", 2, 0), member("const float* x", "pointer", 8, 8))
+)
+PARAMS = Structure(
+    "ns::Params<float>",
+    144,
+    8,
+    (
+        member("int batch", "integer", 4, 0),
+        member("unsigned int stride", "unsigned", 4, 4),
+        member("float scale", "float", 4, 8),
+        member("bool flag", "bool", 1, 12),
+        member("float* y", "pointer", 8, 16),
+        member("Inner inner", "struct", 16, 24),
+        member("Inner items", "struct", 32, 40, 2),
+        member("float w", "float", 16, 72, 2, 2),
+        member("float* several", "pointer", 16, 88, 2),
+        member("Mode mode", "enum", 4, 104),
+        member("__half half", "struct", 2, 108),
+        member("unsigned char lambda", "unsigned", 1, 110),
+        member("float2 z", "struct", 8, 112),
+        member("float4 v", "struct", 16, 120),
+        member("char text", "integer", 4, 136, 4),
+    ),
+)
+DOUBLES = PARAMS._replace(name="ns::Params<double>", fields=(member("double d", "float", 8, 0),), size=8)
+PLAIN = Structure("Plain", 8, 4, (member("int n", "integer", 4, 0), member("float s", "float", 4, 4)))
+OPAQUE = Structure("Bits", 8, 4, obstacle="b is private or a bit-field")
+CLASH = PLAIN._replace(name="taken")
+
+
+def taking(name: str, *structures: Structure) -> Kernel:
+    parameters = [
+        Parameter("pq"[i], s.name, "struct", s.size, 0, alignment=8) for i, s in enumerate(structures)
+    ]
+    return Kernel(name, name.partition("<")[0], 0, tuple(parameters))
+
+
+KERNELS = [
+    taking("run", PARAMS),
+    taking("two", PLAIN, PARAMS),
+    taking("both<float>", PARAMS)._replace(lowered="both_f"),
+    taking("both<double>", DOUBLES)._replace(lowered="both_d"),
+    taking("bits", OPAQUE),
+    taking("taken", CLASH),
+]
+
+
+@pytest.fixture
+def structures(with_driver: WithDriver, tmp_path: Path) -> None:
+    all_structures = (OPAQUE, INNER, PLAIN, DOUBLES, PARAMS, CLASH)
+    for name in ("structures.kernels", "others.kernels"):
+        write_module(tmp_path, name, KERNELS, structures=[s._replace(units=(0,)) for s in all_structures])
+
+
+def passed() -> str:
+    """Return the bytes of the latest launch, in hexadecimal digits."""
+    return launches()[-1].rpartition(" ")[2]
+
+
+@under_driver
+@in_c_and_in_python
+def test_a_launch_passes_the_bytes_of_the_members(in_c: bool) -> None:
+    p = kernels.ns.Params["float"](batch=-2, stride=3, scale=0.5, flag=True, mode=-1, half=1.5, lambda_=9)
+    p.inner = {"a": 5}
+    p.items[1].a = 7
+    p.w = ((1, 2), np.float32([3, 4]))
+    p.z = 1 + 2j
+    p.v = struct.pack("<4f", 1, 2, 3, 4)
+    p.text = b"abc\0"
+    expected = bytearray(144)
+    struct.pack_into("<iIf?", expected, 0, -2, 3, 0.5, True)
+    struct.pack_into("<h", expected, 24, 5)
+    struct.pack_into("<h", expected, 56, 7)
+    struct.pack_into("<4f", expected, 72, 1, 2, 3, 4)
+    struct.pack_into("<iebx2f4f4s", expected, 104, -1, 1.5, 9, 1, 2, 1, 2, 3, 4, b"abc\0")
+    kernels.run(p, **one)
+    kernels.run(p, **one)
+    assert passed() == expected.hex()
+    assert (p.batch, p.flag, p.mode, p.half, p.z) == (-2, True, -1, 1.5, 1 + 2j)
+    assert getattr(p, "lambda") == p.lambda_ == 9
+    assert (p.w, p.items[1].a, p.text) == (((1.0, 2.0), (3.0, 4.0)), 7, (97, 98, 99, 0))
+
+
+@under_driver
+@in_c_and_in_python
+def test_arrays_of_a_structure_decide_on_the_stream_and_stay_alive(in_c: bool) -> None:
+    device_arrays.import_torch({0: 7, 1: 7})
+    x, y = Tensor(np.zeros(4, "f4")), Tensor(np.zeros(4, "f4"))
+    p = kernels.ns.Params["float"](y=y, several=[x, None])
+    p.inner.x = x
+    p.items[1].x = 4096
+    assert (p.y, p.inner.x, p.several, p.items[1].x) == (y, x, (x, None), 4096)
+    for _ in range(2):
+        kernels.run(p, **one)
+    addresses = [struct.unpack_from("<Q", bytes.fromhex(passed()), at)[0] for at in (16, 32, 64, 88, 96)]
+    assert addresses == [y.data_ptr(), x.data_ptr(), 4096, x.data_ptr(), 0]
+    assert all(" stream=7 " in line for line in launches())
+
+
+@under_driver
+@in_c_and_in_python
+def test_members_by_name_in_place_of_a_structure(in_c: bool) -> None:
+    kernels.two({"n": 3, "s": 0.5}, {"batch": 1}, **one)
+    kernels.two(namedtuple("T", "s n")(0.5, 3), kernels["ns::Params<float>"](batch=1), **one)
+    kernels.two(kernels.Plain(n=3, s=0.5), bytes([1]) + bytes(143), stream=0, **one)
+    assert len(launches()) == 3
+    assert len(set(launches())) == 1
+
+
+@under_driver
+def test_a_structure_chooses_among_instantiations() -> None:
+    both = kernels.both
+    both(kernels.ns.Params["double"](d=1), **one)
+    both(kernels.ns.Params["float"](batch=1), **one)
+    both(kernels.ns.Params["double"](d=1), **one)
+    assert [line.split()[1] for line in launches()] == ["both_d", "both_f", "both_d"]
+
+
+@under_driver
+def test_names_of_structures() -> None:
+    assert {"ns", "Plain", "Inner", "run"} <= set(dir(kernels))
+    assert "Bits" not in dir(kernels)
+    assert kernels["ns::Params<float>"] is kernels.ns.Params["float"] is kernels["struct ns::Params<float>"]
+    assert kernels["struct taken"].__name__ == "taken"
+    assert kernels["struct taken"] is not kernels.taken
+    assert kernels.Plain.__doc__ == "struct Plain { int n; float s; }"
+    assert repr(kernels.Plain(n=2)) == "Plain(n=2, s=0.0)"
+    p = kernels.Plain(n=2)
+    q = copy.copy(p)
+    q.n = 3
+    assert (p.n, q.n, dir(p)) == (2, 3, ["n", "s"])
+    with pytest.raises(TypeError, match="cannot pickle Plain"):
+        copy.deepcopy(p).__reduce_ex__(2)
+
+
+@under_driver
+@in_c_and_in_python
+@pytest.mark.usefixtures("messages")
+def test_what_is_wrong_is_refused_when_it_is_assigned(in_c: bool) -> None:
+    import others.kernels
+
+    params, p = kernels.ns.Params["float"], kernels.ns.Params["float"]()
+    wrong: list[tuple[str, Any]] = [
+        ("batch", 1 << 31),
+        ("stride", -1),
+        ("scale", "x"),
+        ("flag", 2),
+        ("y", ArrayAt(4096, dtype="<f8")),
+        ("y", np.zeros(4, "f4")),
+        ("w", [1, 2, 3]),
+        ("w", [[1, 2], [3, "x"]]),
+        ("inner", kernels.Plain()),
+        ("inner", {"b": 1}),
+        ("v", b"123"),
+        ("text", "abc"),
+        ("bacth", 1),
+        ("xyz", 1),
+    ]
+    for name, value in wrong:
+        print(failure(setattr, p, name, value))
+        assert failure(lambda: params(**{name: value})) == failure(setattr, p, name, value)  # noqa: B023
+    print(failure(kernels.run, others.kernels.ns.Params["float"](), **one))
+    print(failure(kernels.two, kernels.Plain(), kernels.Plain(), **one))
+    print(failure(kernels.two, {"m": 1}, p, **one))
+    print(failure(lambda: kernels.ns.Params(batch=1)))
+    print(failure(lambda: kernels.Bits))
+    assert launches() == []
+    assert not any(p.__content__()[0])
+
+
+@pytest.mark.under_driver(kernels="structures.kernels", DEVICES="2")
+@in_c_and_in_python
+@pytest.mark.usefixtures("messages")
+def test_arrays_on_several_gpus_are_refused(in_c: bool) -> None:
+    device_arrays.import_torch({0: 7, 1: 7})
+    first, second = (Tensor(np.zeros(4, "f4"), device=device) for device in (0, 1))
+    p = kernels.ns.Params["float"](y=first)
+    p.inner.x = second
+    print(failure(kernels.run, p, **one))
+    print(failure(kernels.run, p, **one))
+    p.inner.x = first
+    kernels.run(p, **one)
+    p.y = p.inner.x = second
+    kernels.run(p, **one)
+    assert len(launches()) == 2
+
+
+@under_driver
+@in_c_and_in_python
+@pytest.mark.usefixtures("messages")
+def test_addresses_that_come_from_no_array_need_a_stream(in_c: bool) -> None:
+    device_arrays.import_torch({0: 7, 1: 7})
+    kernels.run(kernels.ns.Params["float"](batch=1), **one)
+    p = kernels.ns.Params["float"](y=4096)
+    print(failure(kernels.run, p, **one))
+    kernels.run(p, stream=7, **one)
+    kernels.run(p, like=Tensor(np.zeros(4, "f4")), **one)
+    kernels.two(kernels.Plain(), kernels.ns.Params["float"](), **one)
