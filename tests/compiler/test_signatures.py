@@ -344,6 +344,7 @@ def test_variables_are_described(source, expected):
         "const int c = 3;",
         "struct S { static constexpr int c = 3; };\n__device__ int f() { return S::c; }",
         "__device__ const int c = 3;",
+        "__device__ constexpr int c = 3;",
         "__device__ const int table[2] = {1, 2};",
         "__constant__ const float table[2] = {1, 2};",
         "#include <cuda/std/utility>",
