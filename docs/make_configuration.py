@@ -76,6 +76,7 @@ EXAMPLES = {
     "fast-math": "fast-math = true",
     "relaxed-constexpr": "relaxed-constexpr = true",
     "std-headers": "std-headers = false",
+    "host-code": 'host-code = "skip"',
     "instantiate": """\
 instantiate = [
   "axpy<float>",

@@ -9,7 +9,8 @@ class Options(NamedTuple):
 
     ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
     included before the first line. ``relocatable`` requests device code that is linked later. With
-    ``std_headers``, NVRTC finds the headers of the C++ standard library that libcu++ has.
+    ``std_headers``, NVRTC finds the headers of the C++ standard library that libcu++ has. With
+    ``skip_host_code``, it sees no host code.
     """
 
     std: str = "c++17"
@@ -20,6 +21,7 @@ class Options(NamedTuple):
     relaxed_constexpr: bool = False
     relocatable: bool = False
     std_headers: bool = True
+    skip_host_code: bool = False
 
     def __hash__(self) -> int:
         return hash((self.std, self.raw, self.pre_include))  # a mapping has no hash

@@ -62,6 +62,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     fast_math: bool = False,
     relaxed_constexpr: bool = False,
     std_headers: bool = True,
+    host_code: Literal["keep", "skip"] = "keep",
     compress: Compression = "size",
     report: Callable[[str], None] = lambda _: None,
 ) -> KernelModule:
@@ -91,6 +92,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     """
     read_choice("compress", compress, get_args(Compression))
     read_choice("compiler", compiler, ("nvrtc", "nvcc"))
+    read_choice("host_code", host_code, ("keep", "skip"))
     if not all(map(str.isidentifier, read_text("name", name).split("."))):
         raise ValueError(f"name: {quote(name)} is not an import name; write it as in 'package.kernels'")
     targets = None if architectures is None else read_texts("architectures", architectures)
@@ -111,6 +113,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         fast_math=bool(fast_math),
         relaxed_constexpr=bool(relaxed_constexpr),
         std_headers=bool(std_headers),
+        skip_host_code=host_code == "skip",
     )
     _check_options(unit_options.raw)
     expressions = read_texts("instantiate", instantiate)

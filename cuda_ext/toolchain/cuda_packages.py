@@ -10,6 +10,12 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuda_ext.facts.sources import Options
 
 _known_packages: dict[tuple[str, ...], list[str]] = {}
 
@@ -24,6 +30,14 @@ def header_directories(major: int, library: str | None = None) -> list[str]:
         f"{root}/{name}" for root in (*_roots(major), *toolkit) for name in ("include", "include/cccl")
     ]
     return [include for include in dict.fromkeys(includes) if os.path.isdir(include)]
+
+
+def standard_headers(options: Options) -> list[Path]:
+    """Return the directory of the standard library's headers, which lead to libcu++, if `options` have it."""
+    from pathlib import Path
+
+    package = Path(__file__).parents[1]
+    return [package / "include" / "cuda_ext" / "standard"] if options.std_headers else []
 
 
 def library_directories(major: int) -> list[str]:

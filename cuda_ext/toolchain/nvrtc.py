@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -37,7 +36,7 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import without_warnings_in
 from cuda_ext.toolchain.programs.header_dependencies import header_names, reachable_headers
-from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
+from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram, minimal_options
 from cuda_ext.toolchain.programs.nvrtc_traces import (
     is_untraced,
     measure_phases,
@@ -118,7 +117,7 @@ class Nvrtc:
         return [*own, *map(Path, cuda_packages.header_directories(major, library))]
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        standard = [_standard_headers()] if unit.options.std_headers else []
+        standard = cuda_packages.standard_headers(unit.options)
         return [*include_directories(unit.options), *self._searched_directories, *standard]
 
     def capabilities(self) -> tuple[int, ...]:
@@ -136,6 +135,21 @@ class Nvrtc:
         return program.compile([f"-arch=compute_{architecture.target}"])
 
     def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
+        if not unit.options.skip_host_code:
+            return self._compile(unit, architectures)
+        from cuda_ext.toolchain.programs.without_host_code import compile_device_code  # rarely used
+
+        front_end = [*_target(min(architectures).as_kind("ptx")), _FRONT_END_ONLY]
+        return compile_device_code(
+            unit,
+            self.search_path(unit),
+            lambda part: NvrtcProgram.log_of([*self._options(part), *front_end], part),
+            lambda part: self._compile(part, architectures),
+        )
+
+    def _compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         last = min(architectures)
@@ -248,7 +262,7 @@ class Nvrtc:
         """
         earlier: list[Span] = []
         precompiled = self._precompile(unit, options, earlier) if precompiles else []
-        minimal = [_MINIMAL] if _is_simple(unit) else []
+        minimal = minimal_options(unit)
         with self._time_trace(unit, options) as (tracing, spans):
             attempt = _Attempt(asked, minimal, precompiled, tracing)
             while True:
@@ -356,7 +370,7 @@ class Nvrtc:
 
     def _directories_for(self, unit: TranslationUnit) -> list[Path]:
         """Return the directories of headers of the tool chain that `unit` may include, in order."""
-        return [*self.header_directories, *([_standard_headers()] if unit.options.std_headers else [])]
+        return [*self.header_directories, *cuda_packages.standard_headers(unit.options)]
 
     def _restore_headers(self) -> bool:
         """Unpack NVRTC's own headers again if some have vanished; return True if they had."""
@@ -369,25 +383,9 @@ class Nvrtc:
         return self.header_directories == before
 
 
-def _standard_headers() -> Path:
-    """Return the directory of the standard library's headers, which lead to libcu++."""
-    from pathlib import Path
-
-    return Path(__file__).parents[1] / "include" / "cuda_ext" / "standard"
-
-
 # The share of its PTX that may remain of a unit that the link assembles again. If more remains, most of it is
 # code, and the saved bytes are not worth the time.
 _WORTH_ASSEMBLING = 0.75
-# Omits the declarations of textures, surfaces and the device runtime. They precede every source, and take a
-# third of the time of a small compilation. The images are the same.
-_MINIMAL = "--minimal"
-
-
-def _is_simple(unit: TranslationUnit) -> bool:
-    """Return True if `unit` most likely needs none of these declarations."""
-    texts = (unit.source, *unit.headers.values())
-    return not (unit.needs_toolkit or any(re.search(rb"\b(?:cuda|tex|surf)|<<<", text) for text in texts))
 
 
 def _target(architecture: Architecture) -> list[str]:

@@ -55,6 +55,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
     "fast_math": (["FAST_MATH"], True),
     "relaxed_constexpr": (["RELAXED_CONSTEXPR", "ON"], True),
     "std_headers": (["STD_HEADERS", "OFF"], False),
+    "host_code": (["HOST_CODE", "skip"], "skip"),
     "instantiate": (
         ["INSTANTIATE", "f<int>", "{ kernel = 'g<{T}, {N}>', T = ['a', 'b'], N = [1] }"],
         ("f<int>", "g<a, 1>", "g<b, 1>"),

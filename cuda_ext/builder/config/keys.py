@@ -103,6 +103,13 @@ class Settings:
         "their names in `std` are those of libcu++. A header of the project or of an include directory with "
         "such a name comes first.",
     )
+    host_code: Literal["keep", "skip"] = _key(
+        choice("keep", "skip"),
+        "keep",
+        "With `skip`, NVRTC does not see host code in device sources and their headers: functions and "
+        "variables without a specifier such as `__device__`, and includes such as `<vector>` and "
+        "`<torch/extension.h>`. The build lists what it left out. nvcc compiles host code anyway.",
+    )
     instantiate: tuple[str, ...] = _key(
         INSTANTIATIONS,
         (),
@@ -204,6 +211,7 @@ OVERRIDABLE = (
     "fast-math",
     "relaxed-constexpr",
     "std-headers",
+    "host-code",
     "instantiate",
     "split-instantiations",
 )

@@ -110,6 +110,7 @@ class Sources:
                 relaxed_constexpr=settings.relaxed_constexpr,
                 relocatable=settings.link,
                 std_headers=settings.std_headers,
+                skip_host_code=settings.host_code == "skip",
             )
         unit = TranslationUnit(name, text, kind, headers, self._options[settings])
         return enable_tile(unit, keep_standard=self._module.is_written("std", name))

@@ -123,6 +123,7 @@ def spell_options(source: Source) -> str:
     flags = {
         "relaxed-constexpr": options.relaxed_constexpr,
         "std-headers=false": not options.std_headers,
+        "host-code=skip": options.skip_host_code,
         "relocatable": options.relocatable,
     }
     return " ".join([*common_options(options), *(name for name, is_set in flags.items() if is_set)])

@@ -70,6 +70,8 @@ class Request(NamedTuple):
             options = nvrtc_options(source.name, source.options)
             if not source.options.std_headers:
                 options.append("std-headers=false")
+            if source.options.skip_host_code:
+                options.append("host-code=skip")
             fields += source.name, source.sha256, str(len(options)), *options
             expressions = sorted(set(map(normalise, source.instantiate)))
             fields += str(len(expressions)), *expressions

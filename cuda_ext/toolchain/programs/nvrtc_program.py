@@ -51,6 +51,17 @@ def _is_known(option: str) -> bool:
     return all(knows_option(name) for name in _DISPENSABLE if option.startswith(name))
 
 
+def minimal_options(unit: TranslationUnit) -> list[str]:
+    """Return the option that omits the declarations of textures, surfaces and the device runtime.
+
+    They precede every source, and take a third of the time of a small compilation. The images are the same.
+    There is none if `unit` may need one of these declarations.
+    """
+    texts = (unit.source, *unit.headers.values())
+    may_need = unit.needs_toolkit or any(re.search(rb"\b(?:cuda|tex|surf)|<<<", text) for text in texts)
+    return [] if may_need else ["--minimal"]
+
+
 class NvrtcProgram:
     """One ``nvrtcProgram``, destroyed with the object; `asked` are names and types to ask for.
 

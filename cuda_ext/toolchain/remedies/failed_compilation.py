@@ -68,13 +68,12 @@ _REMEDIES = (
 _FOR_NVRTC = (
     _Remedy(
         "A function (?:without execution space annotations|explicitly marked as a __host__ function).*",
-        "write __device__ before functions that kernels call; {move}",
+        "write __device__ before functions that kernels call; for others {move}",
         "a function without __device__ or __global__ is host code, which NVRTC does not compile",
     ),
     _Remedy(
         "A namespace scope variable without memory space annotations.*",
-        "write constexpr, __device__ or __constant__ before variables that kernels read; set {nvcc} for "
-        "sources with variables of the host",
+        "write constexpr, __device__ or __constant__ before variables that kernels read; for others {move}",
         "a variable without __device__ or __constant__ is host data, which NVRTC does not compile",
     ),
     _Remedy(

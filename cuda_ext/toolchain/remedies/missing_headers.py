@@ -54,8 +54,8 @@ _UNDER_NVRTC = {
 }
 _HOST_LIBRARY = {
     r"[a-z_]+|(?:dirent|dlfcn|fcntl|getopt|io|malloc|omp|pthread|signal|unistd|windows)\.h|sys/.+": (
-        "NVRTC has no host headers; put <{name}> between #ifndef __CUDACC_RTC__ and #endif, or set {nvcc} "
-        "for host code"
+        "NVRTC has no host headers; set {skip}, which leaves <{name}> and host code out, put it between "
+        "#ifndef __CUDACC_RTC__ and #endif, or set {nvcc}"
     ),
 }
 # Packages whose headers the compilers find, by the beginnings of the headers' names.
@@ -74,7 +74,7 @@ _OTHERS = {
     },
     r"(?:cublas|cufft|cusolver|cusparse|npp|nvjpeg|nvtx3)(?!dx).*"
     r"|Python\.h|(?:ATen|c10|torch|pybind11|nanobind)/.+": (
-        '"{name}" is for host code; keep kernels in a source without it, or {set_nvcc}add the package that '
+        '"{name}" is for host code; {without}add the package that '
         "has it to requires in [build-system], and its directory to {options}, as in "
         '"-I/path/to/include"'
     ),
@@ -198,14 +198,18 @@ def _look_up(subject: str, table: Mapping[str, str], compiler: str = "NVRTC", na
 def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
     """Fill a remedy's sentence with the `name` that it is about, the `compiler`, and settings."""
     nvcc = spell_setting("compiler", "nvcc")
+    skip = spell_setting("host-code", "skip")
     keys = ("options", "include-dirs", "std", "define", "pre-include")
     cccl = '"nvidia-cuda-cccl" ("nvidia-cuda-cccl-cu12" for CUDA 12)'
     return sentence.format(
         name=name,
         compiler=compiler,
         nvcc=nvcc,
-        set_nvcc=f"set {nvcc}, and " if compiler == "NVRTC" else "",
-        move=f"move host code to another file, or set {nvcc}, which leaves host code out of the images",
+        without=f"set {skip}, which leaves it out, or set {nvcc}, and "
+        if compiler == "NVRTC"
+        else "keep kernels in a source without it, or ",
+        skip=skip,
+        move=f"set {skip}, which leaves host code out, move it to another file, or set {nvcc}",
         link=spell_setting("link", True),
         cccl=cccl,
         std_headers=spell_setting("std-headers", True),

@@ -63,6 +63,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "fast-math": ("true", True),
     "relaxed-constexpr": ("true", True),
     "std-headers": ("false", False),
+    "host-code": ('"skip"', "skip"),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
     "split-instantiations": ("true", True),
     "variants": (

@@ -438,6 +438,7 @@ def test_everything_that_determines_an_entry_is_in_its_key() -> None:
                 {"options": Options(define={"A": "1"}, fast_math=True)},
                 {"options": Options(define={"A": "1"}, relaxed_constexpr=True)},
                 {"options": Options(define={"A": "1"}, std_headers=False)},
+                {"options": Options(define={"A": "1"}, skip_host_code=True)},
                 {"options": Options(define={"A": "1"}, std="c++20")},
                 {"options": Options(define={"A": "1"}, raw=("-lineinfo",))},
             )

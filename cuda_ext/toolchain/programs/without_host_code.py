@@ -1,0 +1,186 @@
+"""Leave the host code out of a translation unit: what the text shows, and what NVRTC rejects."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from cuda_ext.compiler.products import CompiledImage
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError, join_names
+from cuda_ext.text.host_code import HostItem, find_host_code, leave_out
+from cuda_ext.text.includes import definitions_of, find_includes
+from cuda_ext.text.macros import declaring_macros, find_macros
+from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
+
+# Headers that only host code uses, unless the search path has them.
+_HOST_HEADERS = re.compile(
+    r"[a-z_]+|\w+\.h|sys/.+|(?:ATen|c10|torch|THC|pybind11|nanobind|GL|opencv2|boost|Eigen|fmt|glog)/.+"
+    r"|(?:cublas|cufft|cusolver|cusparse|curand(?!_)|cudnn|nccl|npp|nvjpeg|nvtx3|mpi|omp|helper_)\w*(?:/.+|\.h\w*)"
+)
+_ERROR = re.compile(r"(?m)^(\S[^\n]*?)\((\d+)\): (?:catastrophic )?error: (.*)$")
+_UNDEFINED = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
+_MOST_ROUNDS = 30
+_NAMES_SHOWN = 12
+_Place = tuple[str, HostItem]
+
+
+@dataclass(frozen=True)
+class HostCode:
+    """A `unit` and the items of its texts that are ``left_out``; ``needed`` are some that stay."""
+
+    unit: TranslationUnit
+    search_path: Sequence[Path]
+    left_out: frozenset[_Place] = frozenset()
+    needed: frozenset[_Place] = frozenset()
+    rounds: int = 0
+
+    @classmethod
+    def find(cls, unit: TranslationUnit, search_path: Sequence[Path]) -> HostCode:
+        """Find the host code of `unit` that its text shows."""
+        found = cls(unit, search_path)
+        certain = {
+            (name, item) for name, items in found.items.items() for item in items if found.is_host(name, item)
+        }
+        return replace(found, left_out=frozenset(certain))
+
+    @cached_property
+    def texts(self) -> dict[str, bytes]:
+        return {**self.unit.headers, self.unit.name: self.unit.source}
+
+    @cached_property
+    def items(self) -> dict[str, tuple[HostItem, ...]]:
+        """The items of each text."""
+        options = self.unit.options
+        given = definitions_of(options.define, options.raw)
+        macros = tuple(macro for text in (given, *self.texts.values()) for macro in find_macros(text))
+        known = frozenset(macro.name for macro in macros)
+        device = frozenset(macro.name for macro in declaring_macros(macros))
+        # A macro for functions alone declares nothing, but makes them device code.
+        device |= {macro.name for macro in macros if "__device__" in macro.body or "__global__" in macro.body}
+        return {name: find_host_code(text, device, known) for name, text in self.texts.items()}
+
+    def is_host(self, name: str, item: HostItem) -> bool:
+        """Return True if `item` surely is the host's; an include, if its header is and is not there."""
+        if not item.name.startswith("#"):
+            return item.certain
+        named = find_includes(self._line_of(name, item)).named
+        header = named[0].name.removeprefix("./") if named else ""
+        if not _HOST_HEADERS.fullmatch(header) or header in self.unit.headers:
+            return False
+        return not any(os.path.isfile(directory / header) for directory in self.search_path)  # noqa: PTH113
+
+    @cached_property
+    def device_unit(self) -> TranslationUnit:
+        """The unit without what is left out."""
+        by_name: dict[str, list[HostItem]] = {}
+        for name, item in self.left_out:
+            by_name.setdefault(name, []).append(item)
+        texts = {
+            name: leave_out(text, by_name[name]) if name in by_name else text
+            for name, text in self.texts.items()
+        }
+        source = texts.pop(self.unit.name)
+        return self.unit.replace(source=source, headers=texts)
+
+    def settled(self, log_of: Callable[[TranslationUnit], str]) -> HostCode:
+        """Return this unit without what a compiler rejects, whose text about a unit `log_of` returns."""
+        settled = self
+        while following := settled.without_rejected(log_of(settled.device_unit)):
+            settled = following
+        return settled
+
+    def __str__(self) -> str:
+        """List what is left out."""
+        names: dict[str, list[str]] = {}
+        for name, item in sorted(self.left_out, key=lambda place: (place[0], place[1])):
+            if not item.instead.startswith("__"):
+                names.setdefault(name, []).append(f"{item.name} ({item.line})")
+        lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in names.items()]
+        return "\n".join(["host code left out, with its lines:", *lines]) if lines else ""
+
+    def without_rejected(self, log: str) -> HostCode | None:
+        """Return this unit without the items that the errors in `log` are in; ``None`` if there are none.
+
+        What device code turned out to need returns.
+        """
+        if self.rounds == _MOST_ROUNDS:
+            return None
+        rejected: set[_Place] = set()
+        missing: set[str] = set()
+        for file, number, message in dict.fromkeys(match.groups() for match in _ERROR.finditer(log)):
+            if place := self._item_at(file, int(number)):
+                rejected.add(place)
+            elif undefined := _UNDEFINED.search(message):
+                missing.add(undefined[1] or undefined[2])
+        needed = {place for place in self.left_out if place[1].name in missing} - self.needed
+        if needed and not rejected:
+            return replace(
+                self, left_out=self.left_out - needed, needed=self.needed | needed, rounds=self.rounds + 1
+            )
+        if not rejected:
+            return None
+        return replace(self, left_out=self.left_out | rejected, rounds=self.rounds + 1)
+
+    def _item_at(self, file: str, line: int) -> _Place | None:
+        """Return the smallest item at `line` of `file` that may be left out."""
+        if file not in self.texts:
+            found = self._include_of(file)
+            return found if found and found not in self.left_out | self.needed else None
+        inner = [
+            (file, item)
+            for item in self.items[file]
+            if item.line <= line <= item.last and item.start < item.end
+        ]
+        free = [place for place in inner if place not in self.left_out | self.needed]
+        if len(free) < len(inner) and any(place in self.needed for place in inner):
+            return None
+        return min(free, key=lambda place: place[1].end - place[1].start, default=None)
+
+    def _include_of(self, file: str) -> _Place | None:
+        """Return the include of the project that leads to `file`."""
+        path = os.path.normpath(file)
+        for name, items in self.items.items():
+            for item in items:
+                if not item.name.startswith("#") or (name, item) in self.left_out:
+                    continue
+                if path in _reachable(self._line_of(name, item), tuple(self.search_path)):
+                    return name, item
+        return None
+
+    def _line_of(self, name: str, item: HostItem) -> bytes:
+        lines = self.texts[name].split(b"\n")
+        return b"\n".join(lines[item.line - 1 : item.last])
+
+
+def compile_device_code(
+    unit: TranslationUnit,
+    search_path: Sequence[Path],
+    log_of: Callable[[TranslationUnit], str],
+    compile_unit: Callable[[TranslationUnit], tuple[CompiledImage, ...]],
+) -> tuple[CompiledImage, ...]:
+    """Compile `unit` without its host code, which the images and errors list.
+
+    `log_of` returns the compiler's text about a unit.
+    """
+    settled = HostCode.find(unit, search_path).settled(log_of)
+    try:
+        images = compile_unit(settled.device_unit)
+    except CompilationError as error:
+        error.problem = _joined(error.problem, str(settled))
+        raise
+    return tuple(replace(image, log=_joined(str(settled), image.log)) for image in images)
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
+
+
+@lru_cache(maxsize=1000)
+def _reachable(include: bytes, search_path: tuple[Path, ...]) -> frozenset[str]:
+    """Return the headers to which a line leads that includes one."""
+    return frozenset(reachable_headers(TranslationUnit("include.cu", include), search_path))
