@@ -37,6 +37,7 @@ def call_hook(root: Path, backend: str, hook: str) -> Path:
     ("backend", "hook"),
     [
         ("setuptools.build_meta", "build_wheel"),
+        ("setuptools.build_meta", "build_editable"),
         ("hatchling.build", "build_wheel"),
     ],
 )
