@@ -21,6 +21,7 @@ from cuda_ext.runtime.launch.configuration import Dim, GridFunction
 from cuda_ext.runtime.launch.streams import Stream
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
 from cuda_ext.runtime.module import KernelModule
+from cuda_ext.runtime.structure_types import StructureObject
 from cuda_ext.runtime.symbol import Symbol
 from cuda_ext.runtime.variants import Variants
 
@@ -39,6 +40,7 @@ __all__ = [
     "Namespace",
     "Pointer",
     "Structure",
+    "StructureObject",
     "Symbol",
     "TemplateArguments",
     "TensorMap",

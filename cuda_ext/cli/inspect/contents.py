@@ -48,6 +48,7 @@ class Module(NamedTuple):
             units=tuple(self.manifest.units[index] for index in kept),
             kernels=tuple(kernel._replace(unit=kept.index(kernel.unit)) for kernel in kernels),
             symbols=(),
+            structures=(),
         )
         names = {kernel.expression for kernel in kernels}
         images = tuple(

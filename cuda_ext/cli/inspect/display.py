@@ -87,6 +87,7 @@ def show_difference(before: Contents, after: Contents) -> None:
         "unit": "units",
         "source": "sources",
         "variable": "symbols",
+        "structure": "structures",
     }.items():
         rows = [[name(c.place), _describe(c)] for c in changes[kind]]
         show_table((heading, "change"), rows, _MOST_CHANGES)
@@ -167,6 +168,11 @@ def _show_module(module: Module, contents: Contents) -> None:
         for s in manifest.symbols
     )
     show_table(("variable", ">size"), variables)
+    structures = (
+        [s.name, s.obstacle or "; ".join(map(str, s.fields)), format_size(s.size)]
+        for s in manifest.structures
+    )
+    show_table(("structure", "members", ">size"), structures)
 
 
 def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:

@@ -103,6 +103,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
         kernels=tuple(manifest.kernels),
         symbols=tuple(manifest.symbols),
         variants=tuple(manifest.variants),
+        structures=tuple(manifest.structures),
     )
     listed = {image.file: image for unit in manifest.units for image in unit.images}
     try:
