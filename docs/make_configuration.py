@@ -77,6 +77,7 @@ EXAMPLES = {
     "relaxed-constexpr": "relaxed-constexpr = true",
     "std-headers": "std-headers = false",
     "host-code": 'host-code = "skip"',
+    "constants": 'constants = ["Traits<128, 4>::kSmemSize", "sizeof(Params)"]',
     "instantiate": """\
 instantiate = [
   "axpy<float>",

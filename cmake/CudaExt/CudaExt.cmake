@@ -24,6 +24,7 @@ Compile device sources, and embed them in C++ and in a Python package::
     [ARCHITECTURES <architecture>...]
     [INCLUDE_DIRECTORIES <directory>...]
     [INSTANTIATE <name expression>...]
+    [CONSTANTS <expression>...]
     [JIT]
     [EMBED_SOURCES <path or glob>...]
     [<KEY> <value>...]...

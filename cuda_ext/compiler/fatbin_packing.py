@@ -74,6 +74,7 @@ def pack(
         code,
         signatures.conditions,
         tuple(_structures(kernels, signatures.structures)),
+        tuple(signatures.constants.values()),
     )
 
 

@@ -17,6 +17,7 @@ from cuda_ext.compiler.front_ends.described_images import describe_images
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, differs, merge_signatures
+from cuda_ext.compiler.signatures.constant_values import unite_constants
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.spelled_settings import spell_setting
@@ -153,6 +154,8 @@ def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
     # The newest image counts, and its cubin rather than its PTX.
     in_order = sorted(compiled, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
     signatures = merge_signatures(compiled[a].signatures for a in in_order)
+    constants = unite_constants((str(a), compiled[a].signatures.constants) for a in reversed(in_order))
+    signatures = replace(signatures, constants=constants)
     for image in compiled.values():
         _check_sizes(unit, image, signatures)
     return [compiled[a] for a in plan.targets], signatures

@@ -20,6 +20,7 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.codec import sha256
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest
 from cuda_ext.facts.structures import Structure
@@ -157,6 +158,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
         variants=tuple(_specialised(plan.name, libraries)),
         structures=tuple(_structures(libraries)),
+        constants=tuple(_constants(plan, libraries)),
     )
     files: dict[str, bytes] = {}
     for library in libraries:
@@ -249,6 +251,37 @@ def _structures(libraries: Sequence[Library]) -> Iterator[Structure]:
             units.setdefault(structure._replace(units=()), []).append(index)
     for structure in sorted(units, key=lambda each: each.name):
         yield structure._replace(units=tuple(units[structure]))
+
+
+def _constants(plan: ModulePlan, libraries: Sequence[Library]) -> Iterable[Constant]:
+    """List the constants that `libraries` know, as the table names them.
+
+    Raises :class:`BuildError` if no library knows one, or if it has several values.
+    """
+    known: dict[str, Constant] = {}
+    reasons: dict[str, str] = {}
+    for index, library in enumerate(libraries):
+        for constant in library.constants:
+            if not constant.type:
+                reasons.setdefault(constant.name, f"{library.unit.title}: {constant.value}")
+                continue
+            first = known.setdefault(constant.name, constant._replace(unit=index))
+            if first._replace(unit=0) != constant:
+                sources = (libraries[number].unit.title for number in (first.unit, index))
+                raise BuildError(
+                    f"{constant.name} differs: {' and '.join(sources)} have {first.declaration} and "
+                    f"{constant.declaration}",
+                    where=f"{plan.name}: {spell_setting('constants')}",
+                    remedy="give it different names in them",
+                )
+    for name, reason in reasons.items():
+        if name not in known:
+            raise BuildError(
+                f"no source has the constant {name!r} ({reason})",
+                where=f"{plan.name}: {spell_setting('constants')}",
+                remedy="spell it as C++ does behind the last line of a source, with all namespaces",
+            )
+    return known.values()
 
 
 def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.facts.manifest import Unit
@@ -54,7 +55,8 @@ class Signatures:
 
     Expressions are C++ names. ``log`` lists what could not be determined. ``conditions`` has those under
     which each described kernel was compiled, by its expression. ``meanings`` maps names and instantiations as
-    sources spell them. ``structures`` are those that kernels take by value, by name.
+    sources spell them. ``structures`` are those that kernels take by value, and ``constants`` those that were
+    asked for, by name.
     """
 
     kernels: Mapping[str, Kernel]
@@ -63,6 +65,7 @@ class Signatures:
     conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
     structures: Mapping[str, Structure] = field(default_factory=dict)
+    constants: Mapping[str, Constant] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,8 @@ class Library(NamedTuple):
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
     warnings; ``code`` has, for each image, digests of the instructions of its kernels, by expression.
-    ``conditions`` and ``structures`` are those of :class:`Signatures`. ``reads`` are the headers that its
-    compilations read, as in :class:`Trace`.
+    ``conditions``, ``structures`` and ``constants`` are those of :class:`Signatures`. ``reads`` are the
+    headers that its compilations read, as in :class:`Trace`.
     """
 
     unit: Unit
@@ -106,6 +109,7 @@ class Library(NamedTuple):
     code: tuple[Mapping[str, str], ...] = ()
     conditions: Mapping[str, tuple[Condition, ...]] = {}
     structures: tuple[Structure, ...] = ()
+    constants: tuple[Constant, ...] = ()
     reads: frozenset[str] = frozenset()
 
 
@@ -115,8 +119,12 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     symbols: dict[str, Symbol] = {}
     conditions: dict[str, tuple[Condition, ...]] = {}
     structures: dict[str, Structure] = {}
+    constants: dict[str, Constant] = {}
     meanings = []
     for signatures in several:
+        for constant in signatures.constants.values():
+            known = constants.setdefault(constant.name, constant)
+            constants[constant.name] = known if known.type else constant
         for name, structure in signatures.structures.items():
             if structures.setdefault(name, structure) != structure:
                 several_layouts = "it has several layouts"
@@ -126,7 +134,12 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
         symbols |= signatures.symbols
         meanings.append(signatures.meanings)
     return Signatures(
-        kernels, symbols, conditions=conditions, meanings=merge_meanings(meanings), structures=structures
+        kernels,
+        symbols,
+        conditions=conditions,
+        meanings=merge_meanings(meanings),
+        structures=structures,
+        constants=constants,
     )
 
 

@@ -36,6 +36,7 @@ class TranslationUnit:
     ``name`` is the source's path within the project, with forward slashes. ``headers`` maps canonical
     names to contents. Every include directive in the headers and in ``source`` that leads to one of them
     spells its canonical name (see :mod:`cuda_ext.compiler.headers`). ``kernels`` describes those of an image.
+    ``constants`` are expressions of which it may have the values.
     Its attributes do not change.
     """
 
@@ -49,6 +50,7 @@ class TranslationUnit:
         options: Options | None = None,
         instantiate: tuple[str, ...] = (),
         kernels: tuple[KernelDescription, ...] = (),
+        constants: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.source = source
@@ -57,10 +59,11 @@ class TranslationUnit:
         self.options = options or Options()
         self.instantiate = instantiate
         self.kernels = kernels
+        self.constants = constants
 
     def replace(self, **changes: Any) -> TranslationUnit:
         """Return the same unit with other values of these attributes."""
-        names = ("name", "source", "kind", "headers", "options", "instantiate", "kernels")
+        names = ("name", "source", "kind", "headers", "options", "instantiate", "kernels", "constants")
         return TranslationUnit(**{name: getattr(self, name) for name in names} | changes)
 
     @cached_property

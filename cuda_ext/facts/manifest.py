@@ -19,6 +19,7 @@ from cuda_ext.facts.kernels import Kernel, Parameter
 
 if TYPE_CHECKING:
     import cuda_ext.facts.candidates
+    import cuda_ext.facts.constants
     import cuda_ext.facts.launches
     import cuda_ext.facts.sources
     import cuda_ext.facts.structures
@@ -30,7 +31,8 @@ FILE_NAME = "manifest.json"
 Compression: TypeAlias = Literal["none", "speed", "balance", "size"]
 
 _T = TypeVar("_T")
-_ARRAYS = ("units", "kernels", "symbols", "variants", "structures", "parameters")
+_ARRAYS = ("units", "kernels", "symbols", "variants", "structures", "constants", "parameters")
+_OPTIONAL = ("variants", "structures", "constants")
 _NOT_IN_NAMES = frozenset("/\\:\0")
 
 
@@ -96,6 +98,7 @@ class Manifest(NamedTuple):
     embedded: Mapping[str, str] | None = None
     variants: Sequence["cuda_ext.facts.candidates.Variants"] = ()
     structures: Sequence["cuda_ext.facts.structures.Structure"] = ()
+    constants: Sequence["cuda_ext.facts.constants.Constant"] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -265,7 +268,7 @@ def _parse(text: str) -> Any:
 
 def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError]) -> Manifest:
     def array(data: dict[str, Any], name: str, kind: str, read: Reader, field: str = "name") -> Records[Any]:
-        items = data.get(name, [] if name in ("variants", "structures") else None)
+        items = data.get(name, [] if name in _OPTIONAL else None)
         if not isinstance(items, list):
             raise ValueError(f"{name} is {items!r:.40}")
         return Records(items, kind, field, read, refuse)
@@ -305,11 +308,17 @@ def _read_manifest(data: dict[str, Any], refuse: Callable[[str], ManifestError])
     symbols = array(data, "symbols", "Symbol", read_symbol)
     variants = array(data, "variants", "Variants", _read_variants)
     structures = array(data, "structures", "Structure", _read_structure)
+    constants = array(data, "constants", "Constant", _read_constant)
     rest = {name: [] if name in _ARRAYS else value for name, value in data.items() if name != "parameters"}
     manifest: Manifest = reader(Manifest)(rest, iter(()))
     _check_version(manifest.version)
     return manifest._replace(
-        units=units, kernels=kernels, symbols=symbols, variants=variants, structures=structures
+        units=units,
+        kernels=kernels,
+        symbols=symbols,
+        variants=variants,
+        structures=structures,
+        constants=constants,
     )
 
 
@@ -342,6 +351,15 @@ def _read_structure(item: Any, contents: Iterator[bytes | None]) -> Any:
     if not structure.is_consistent:
         raise ValueError(f"the members of {structure.name} are not within it")
     return structure
+
+
+def _read_constant(item: Any, contents: Iterator[bytes | None]) -> Any:
+    from cuda_ext.facts.constants import Constant  # few modules have constants
+
+    constant: Constant = reader(Constant)(item, contents)
+    for architecture in ("", *constant.elsewhere):
+        constant.number(architecture)  # or it raises that the value is none
+    return constant
 
 
 def _read_variants(item: Any, contents: Iterator[bytes | None]) -> Any:

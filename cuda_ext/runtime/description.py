@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from cuda_ext.facts.candidates import Variants
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image
 from cuda_ext.facts.structures import Structure
@@ -22,7 +23,7 @@ class UnitDescription(NamedTuple):
 
 
 class Description(NamedTuple):
-    """The kernels, variants, symbols, structures and images of a module, and the compiler of these.
+    """The kernels, variants, symbols, structures, constants and images of a module, and their compiler.
 
     ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version. Sizes are in bytes.
     """
@@ -35,6 +36,7 @@ class Description(NamedTuple):
     symbols: tuple[Symbol, ...]
     variants: tuple[Variants, ...]
     structures: tuple[Structure, ...] = ()
+    constants: tuple[Constant, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
@@ -45,6 +47,7 @@ class Description(NamedTuple):
             lines += [f"  {kernel.signature}", *(f"    {condition}" for condition in conditions)]
         lines += (f"  {each.name}: {each}" for each in self.variants if not each.specialised)
         lines += (f"  {structure.declaration}" for structure in self.structures)
+        lines += (f"  {constant.declaration}" for constant in self.constants)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)
         for unit in self.units:
             images = ", ".join(f"{image.architecture} {format_size(image.size)}" for image in unit.images)
@@ -67,5 +70,5 @@ def describe(module: ModuleType) -> Description:
     units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
     origin = manifest.module, manifest.compiler, manifest.version
     symbols, variants = tuple(manifest.symbols), tuple(manifest.variants)
-    structures = tuple(manifest.structures)
-    return Description(*origin, units, manifest.named_kernels, symbols, variants, structures)
+    more = tuple(manifest.structures), tuple(manifest.constants)
+    return Description(*origin, units, manifest.named_kernels, symbols, variants, *more)

@@ -306,7 +306,8 @@ class Names:
         """The names of all kernels, variants and symbols, and of structures that are attributes."""
         variants = [name for name in self._variants if name not in self.specialised]
         structures = (s.name for s in self._manifest.structures if s.is_attribute)
-        return [*self._kernels, *variants, *self._symbols, *structures]
+        constants = ["constants"] if len(self._manifest.constants) else []
+        return [*self._kernels, *variants, *self._symbols, *structures, *constants]
 
     @cached_property
     def _overloads(self) -> dict[str, list[str]]:

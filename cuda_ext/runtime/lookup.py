@@ -269,6 +269,10 @@ def _create(library: Library, name: str) -> Entity:
         structure: Any = library.structures.find(name)
         if structure is not None:
             return structure  # type: ignore[no-any-return]
+    if name == "constants" and len(library.manifest.constants):
+        from cuda_ext.runtime.constants_lookup import Constants  # few modules have constants
+
+        return Constants(library)  # type: ignore[return-value]
     if name and name in names.members:
         return Namespace(library, name)
     if escape_controls(name) != name:  # a cache key cannot contain it

@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import KEEPS_PROBES, include_directories
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Trace
-from cuda_ext.compiler.signatures.attempt import Answers, Attempt
+from cuda_ext.compiler.signatures.attempt import Answers, Attempt, first_attempt
 from cuda_ext.compiler.signatures.layouts import members_of
-from cuda_ext.compiler.signatures.probes import Probed, known_subjects, without_unused_variables
+from cuda_ext.compiler.signatures.probes import Probed, without_unused_variables
 from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
-from cuda_ext.compiler.signatures.spellings import ask
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
@@ -152,8 +151,7 @@ class Nvcc:
         is_apart = first.kind == "ltoir" or not KEEPS_PROBES.isdisjoint(unit.options.raw)
         options = [o for o in options_of(unit, first) if not (is_apart and o in KEEPS_PROBES)]
         options = [*target_options(first.as_kind("ptx")), *options]
-        members = members_of(unit)
-        asked = Attempt(unit.instantiate, (), known_subjects(unit), ask(unit), members)
+        asked = first_attempt(unit)
         compiled, answers = self._ask_in(directory, unit, options, asked)
         text = without_unused_variables(without_probes(compiled.data), [unit])
         types: dict[str, Probed] = {}
@@ -169,10 +167,10 @@ class Nvcc:
             shown = read_image(first.as_kind("ptx"), text) if architecture.kind == "ltoir" else image
             types |= match_probes(shown, answers.names, answers.types)
             if unknown := unknown_subjects(unit, shown, types):
-                more = Attempt(unit.instantiate, subjects=tuple(unknown), members=members)
+                more = Attempt(unit.instantiate, subjects=tuple(unknown), members=members_of(unit))
                 found = self._ask_in(directory, unit, options, more)[1].types
                 types |= {unknown[subject]: type_ for subject, type_ in found.items()}
-            signatures = describe(unit, shown, types, answers.meanings)
+            signatures = describe(unit, shown, types, answers.meanings, answers.constants)
             described = replace(image, log=result.log, names=answers.names, signatures=signatures)
             images.append(replace(described, trace=result.trace))
         return tuple(images)

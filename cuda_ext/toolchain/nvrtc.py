@@ -18,7 +18,7 @@ from cuda_ext.compiler.compile_options import (
 )
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.signatures.attempt import Attempt
+from cuda_ext.compiler.signatures.attempt import Attempt, first_attempt
 from cuda_ext.compiler.signatures.layouts import members_of
 from cuda_ext.compiler.signatures.probes import (
     addresses_to_keep,
@@ -28,7 +28,6 @@ from cuda_ext.compiler.signatures.probes import (
     without_unused_variables,
 )
 from cuda_ext.compiler.signatures.reflection import describe, match_probes, read_image, unknown_subjects
-from cuda_ext.compiler.signatures.spellings import ask
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
@@ -158,7 +157,7 @@ class Nvrtc:
             return images
         # Compiling to a cubin also yields the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last)]
-        asked = Attempt(unit.instantiate, (), known_subjects(unit), ask(unit), members_of(unit))
+        asked = first_attempt(unit)
         program, trace = self._run(unit, options, asked, precompiles=True)
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, self._log(program, unit), trace)
@@ -181,7 +180,7 @@ class Nvrtc:
 
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, is_certain = addresses_to_keep(unit)
-        asked = Attempt(unit.instantiate, addresses, known_subjects(unit), ask(unit), members_of(unit))
+        asked = first_attempt(unit, addresses)
         program, trace = self._run(unit, options, asked, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
         kept = list(program.answers.addresses)
@@ -220,7 +219,7 @@ class Nvrtc:
 
     def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """Return the signatures of everything in `image`, which `program` made."""
-        meanings = program.answers.meanings
+        answers = program.answers
         if image.architecture.kind == "ltoir":  # it shows no names
             architecture = image.architecture.as_kind("ptx")
             options = [*self._options(unit), *_target(architecture)]
@@ -239,7 +238,7 @@ class Nvrtc:
                 asked = Attempt(unit.instantiate, subjects=unreadable)
                 known.update(self._run(unit, options, asked)[0].answers.types)
         types |= {name: known[subject] for subject, name in unknown.items() if subject in known}
-        return describe(unit, image, types, meanings)
+        return describe(unit, image, types, answers.meanings, answers.constants)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
         """Return the options to make lean images of `unit`; ``None`` if it is better compiled directly."""

@@ -60,6 +60,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
         ["INSTANTIATE", "f<int>", "{ kernel = 'g<{T}, {N}>', T = ['a', 'b'], N = [1] }"],
         ("f<int>", "g<a, 1>", "g<b, 1>"),
     ),
+    "constants": (["CONSTANTS", "T<4>::n", "sizeof(P)"], ("T<4>::n", "sizeof(P)")),
     "split_instantiations": (["SPLIT_INSTANTIATIONS", "off"], False),
     "variants": (
         ["VARIANTS", "f = [{ kernel = 'g', when = 'sm_90a' }, { kernel = 'h' }]"],

@@ -116,6 +116,13 @@ class Settings:
         'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table expands '
         'to all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
     )
+    constants: tuple[str, ...] = _key(
+        strings(),
+        (),
+        'Constants of the code, as C++ expressions: `["Traits<128, 4>::kSmemSize", "sizeof(Params)"]`. The '
+        "build asks the compiler for their values, which may differ by architecture. They are "
+        '`kernels.constants["..."]` in Python and `constexpr` in the C++ header.',
+    )
     split_instantiations: bool = _key(
         FLAG,
         False,

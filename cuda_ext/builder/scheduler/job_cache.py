@@ -190,8 +190,9 @@ class JobCache:
     @cache  # noqa: B019 - one instance lives as long as the build
     def _key_of_source(self, unit: TranslationUnit) -> str:
         options = self._key_of_options(unit.options)
-        kernels = map(encode, unit.kernels)
-        return key_of("source 2", options, unit.name, unit.kind, unit.source, *kernels, *unit.instantiate)
+        constants = ["constants", *unit.constants] if unit.constants else []
+        parts: list[str | bytes] = [*map(encode, unit.kernels), *unit.instantiate, *constants]
+        return key_of("source 2", options, unit.name, unit.kind, unit.source, *parts)
 
     @cache  # noqa: B019
     def _key_of_options(self, options: Options) -> str:

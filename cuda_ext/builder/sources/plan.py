@@ -23,6 +23,7 @@ from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, CompilerInfo,
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.text.macros import WORD
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
@@ -43,9 +44,11 @@ def plan_module(
     units = sources.units()
     check_duplicates(module.name, units)
     assigned = assign_instantiations(module, sources)
+    constants = _assign_constants(module.settings.constants, units)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
-    divided = [part for source in units for part in divide(source, assigned[source.name])]
+    asked = [unit.replace(constants=constants[unit.name]) for unit in units]
+    divided = [part for source in asked for part in divide(source, assigned[source.name])]
     for unit, suffix, may_be_empty in divided:
         settings = sources.settings(unit.name)
         if unit.kind in FRONT_ENDS:
@@ -106,6 +109,27 @@ def plan_module(
         headers=sources.headers() if module.settings.jit else {},
         obstacles={n: f"it {o}" for n, o in obstacles.items() if o} if module.settings.jit else {},
     )
+
+
+def _assign_constants(
+    constants: Sequence[str], units: Sequence[TranslationUnit]
+) -> dict[str, tuple[str, ...]]:
+    """Assign each of `constants` to the units whose text has all its words, or else to all units.
+
+    A unit that lacks a constant is compiled twice.
+    """
+    words = {unit.name: set[str]() for unit in units}
+    if constants:
+        for unit in units:
+            for text in (unit.source, *unit.headers.values()):
+                words[unit.name] |= set(WORD.findall(text.decode(errors="replace")))
+    asked: dict[str, list[str]] = {name: [] for name in words}
+    for constant in constants:
+        needed = set(WORD.findall(constant)) & set().union(*words.values())
+        owners = [name for name, own in words.items() if needed and needed <= own]
+        for name in owners or words:
+            asked[name].append(constant)
+    return {name: tuple(found) for name, found in asked.items()}
 
 
 def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:

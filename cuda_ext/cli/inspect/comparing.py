@@ -23,6 +23,7 @@ PLACES = {
     "kernels": ("module", "kernel", "architecture"),
     "symbols": ("module", "symbol"),
     "structures": ("module", "structure"),
+    "constants": ("module", "constant"),
 }
 
 
@@ -103,6 +104,7 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
         # The number of a unit is not part of a variable.
         build["symbols"] |= {(name, symbol.name): symbol._replace(unit=0) for symbol in manifest.symbols}
         build["structures"] |= {(name, each.name): each._replace(units=()) for each in manifest.structures}
+        build["constants"] |= {(name, each.name): each._replace(unit=0) for each in manifest.constants}
         if ship:
             build["sources"] |= {(name, file): digest for file, digest in (embedded or {}).items()}
         for title, unit in zip(module.titles, manifest.units, strict=True):

@@ -49,6 +49,7 @@ class Module(NamedTuple):
             kernels=tuple(kernel._replace(unit=kept.index(kernel.unit)) for kernel in kernels),
             symbols=(),
             structures=(),
+            constants=(),
         )
         names = {kernel.expression for kernel in kernels}
         images = tuple(

@@ -88,6 +88,7 @@ def show_difference(before: Contents, after: Contents) -> None:
         "source": "sources",
         "variable": "symbols",
         "structure": "structures",
+        "constant": "constants",
     }.items():
         rows = [[name(c.place), _describe(c)] for c in changes[kind]]
         show_table((heading, "change"), rows, _MOST_CHANGES)
@@ -173,6 +174,11 @@ def _show_module(module: Module, contents: Contents) -> None:
         for s in manifest.structures
     )
     show_table(("structure", "members", ">size"), structures)
+    constants = (
+        [c.name, c.type, c.value, ", ".join(f"{value} for {a}" for a, value in c.elsewhere.items())]
+        for c in manifest.constants
+    )
+    show_table(("constant", "type", ">value", "elsewhere"), constants)
 
 
 def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:

@@ -104,6 +104,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
         symbols=tuple(manifest.symbols),
         variants=tuple(manifest.variants),
         structures=tuple(manifest.structures),
+        constants=tuple(manifest.constants),
     )
     listed = {image.file: image for unit in manifest.units for image in unit.images}
     try:

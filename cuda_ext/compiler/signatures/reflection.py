@@ -16,6 +16,7 @@ from cuda_ext.compiler.signatures.parameter_types import describe_type
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import SIZES, Kernel, Parameter
 from cuda_ext.formats.definitions import read_definitions
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
@@ -71,7 +72,11 @@ def unknown_subjects(
 
 
 def describe(
-    unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed], meanings: Mapping[str, str]
+    unit: TranslationUnit,
+    image: CompiledImage,
+    probed: Mapping[str, Probed],
+    meanings: Mapping[str, str],
+    constants: Mapping[str, Constant],
 ) -> Signatures:
     """Describe the contents of an `image` of `unit` as read by :func:`read_image`.
 
@@ -106,7 +111,14 @@ def describe(
     probed_types = (type_ for lowered in kernels if lowered in probed for type_ in probed[lowered].parameters)
     layouts = [type_.layout for type_ in probed_types if type_.layout]
     structures = {each.name: each for each in describe_layouts(layouts, members_of(unit))} if layouts else {}
-    return Signatures(kernels, symbols, "\n".join(log), meanings=meanings, structures=structures)
+    return Signatures(
+        kernels,
+        symbols,
+        "\n".join(log),
+        meanings=meanings,
+        structures=structures,
+        constants=constants,
+    )
 
 
 _NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"

@@ -65,6 +65,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "std-headers": ("false", False),
     "host-code": ('"skip"', "skip"),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
+    "constants": ('["T<4>::n", "sizeof(P)"]', ("T<4>::n", "sizeof(P)")),
     "split-instantiations": ("true", True),
     "variants": (
         '{ gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }',

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.structures import Structure
 from tests.fixtures import device_arrays
@@ -66,6 +67,13 @@ OPAQUE = Structure("Bits", 8, 4, obstacle="b is private or a bit-field")
 CLASH = PLAIN._replace(name="taken")
 
 
+CONSTANTS = [
+    Constant("Traits<128, 4>::kSmemSize", "int", "40960"),
+    Constant("half", "float", "0.5"),
+    Constant("tile", "int", "64", elsewhere={"sm_90": "128"}),
+]
+
+
 def taking(name: str, *structures: Structure) -> Kernel:
     parameters = [
         Parameter("pq"[i], s.name, "struct", s.size, 0, alignment=8) for i, s in enumerate(structures)
@@ -87,7 +95,8 @@ KERNELS = [
 def structures(with_driver: WithDriver, tmp_path: Path) -> None:
     all_structures = (OPAQUE, INNER, PLAIN, DOUBLES, PARAMS, CLASH)
     for name in ("structures.kernels", "others.kernels"):
-        write_module(tmp_path, name, KERNELS, structures=[s._replace(units=(0,)) for s in all_structures])
+        own = [structure._replace(units=(0,)) for structure in all_structures]
+        write_module(tmp_path, name, KERNELS, structures=own, constants=CONSTANTS)
 
 
 def passed() -> str:
@@ -169,6 +178,18 @@ def test_names_of_structures() -> None:
     assert (p.n, q.n, dir(p)) == (2, 3, ["n", "s"])
     with pytest.raises(TypeError, match="cannot pickle Plain"):
         copy.deepcopy(p).__reduce_ex__(2)
+
+
+@under_driver
+@pytest.mark.usefixtures("messages")
+def test_constants_of_the_code() -> None:
+    assert kernels.constants["Traits<128,4>::kSmemSize"] == 40960
+    assert dict(kernels.constants) == {"Traits<128, 4>::kSmemSize": 40960, "half": 0.5, "tile": 128}
+    assert "constants" in dir(kernels)
+    kernels.run(kernels.ns.Params["float"](), shared=kernels.constants["Traits<128, 4>::kSmemSize"], **one)
+    assert "shared=40960" in launches()[-1]
+    print(kernels.constants)
+    print(failure(kernels.constants.__getitem__, "Traits<128, 5>::kSmemSize"))
 
 
 @under_driver
