@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
 from cuda_ext.facts.kernels import Parameter
+from cuda_ext.facts.structures import Structure
 
 # Names that the header itself uses, also in nested namespaces.
 _RESERVED = frozenset(
@@ -42,24 +43,37 @@ def identifier(name: str) -> str:
     return f"{name}_" if name in _KEYWORDS or name in _MACROS or name in _RESERVED else name
 
 
+def is_free(name: str) -> bool:
+    """Return True if neither C++ nor a common macro uses `name`."""
+    return name not in _KEYWORDS and name not in _MACROS
+
+
 _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}
 # A type name that every compiler prints alike: no lambda, and no enumerator among its template arguments.
 _NAMED = re.compile(r"(?!(?:struct|nullptr_t)\b)[^\W\d]\w*(?: \w+)*(?:::\w+)*(?:<[^()'{}]*>)?(?:::\w+)*")
 
 
 class DeviceType(NamedTuple):
-    """A class that stands for a type of device code; size and alignment are 0 if they are not known."""
+    """A class that stands for a type of device code; size and alignment are 0 if they are not known.
+
+    ``members`` are those of a structure that the host can name.
+    """
 
     identifier: str
     name: str
     size: int
     alignment: int
+    members: tuple[Parameter, ...] = ()
 
 
 class DeviceTypes:
     """Types of device code that a header cannot name, each with a class that stands for it."""
 
-    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+    def __init__(self, parameters: Iterable[Parameter] = (), structures: Iterable[Structure] = ()) -> None:
+        # Structures of one name may differ by source.
+        self._structures: dict[str, list[Structure]] = {}
+        for structure in structures:
+            self._structures.setdefault(structure.name, []).append(structure)
         self._sizes = {p.type: (p.size, p.alignment) for p in parameters if p.kind in ("struct", "enum")}
         self._known: dict[tuple[str, int, int], DeviceType] = {}
 
@@ -107,6 +121,12 @@ class DeviceTypes:
         known = self._sizes.get(name, (size, alignment))
         return self._identifier(name, *(known if size in (0, known[0]) else (size, alignment)))
 
+    def _members(self, name: str, size: int) -> Iterator[Parameter]:
+        """List the members of the structure `name` of this size whose names C++ and macros leave alone."""
+        structures = self._structures.get(name, ())
+        if len(structures) == 1 and structures[0].size == size:
+            yield from (each for each in structures[0].fields if is_free(each.name))
+
     def _identifier(self, name: str, size: int, alignment: int) -> str:
         key = (name, size, alignment)
         if key not in self._known:
@@ -114,5 +134,6 @@ class DeviceTypes:
             while any(each.identifier == identifier for each in self):
                 identifier += "_"
             known_name = name if _NAMED.fullmatch(name) else ""
-            self._known[key] = DeviceType(identifier, known_name, size, alignment)
+            members = tuple(self._members(name, size))
+            self._known[key] = DeviceType(identifier, known_name, size, alignment, members)
         return self._known[key].identifier

@@ -22,6 +22,7 @@ from cuda_ext.builder.cpp.template_arguments import (
     read_constants,
 )
 from cuda_ext.errors import join_names
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.manifest import Manifest
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
@@ -86,7 +87,8 @@ class Header:
         own = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
         self.namespaces = tuple(namespace.split("::")) if namespace else own
         kernels = [each.kernel for each in launched]
-        types = self.device_types = DeviceTypes(p for kernel in kernels for p in kernel.parameters)
+        parameters = (p for kernel in kernels for p in kernel.parameters)
+        types = self.device_types = DeviceTypes(parameters, manifest.structures)
         calls = [tuple(map(types.parameter, kernel.parameters)) for kernel in kernels]
         self.kernels = [
             each._replace(number=i, source=manifest.units[each.kernel.unit].title, types=calls[i])
@@ -98,6 +100,14 @@ class Header:
         entities: list[_Entity] = [(_path(kernel), kernel) for kernel in self.kernels]
         entities += _variables(manifest.symbols, types)
         self.root = self._namespace("", entities, "")
+        taken = {each.name for each in self.root.objects} | {each.name for each in self.root.namespaces}
+        self.constants_namespace = _free_name("constants", taken)
+        self.constants = list(_constants(manifest.constants))
+
+    @property
+    def has_members(self) -> bool:
+        """True if members of a type are compared."""
+        return any(each.members for each in self.device_types)
 
     @property
     def with_absent(self) -> bool:
@@ -199,6 +209,39 @@ class Header:
         )
         declaration, names = parameters.declare(name)
         return [Object(name, f"{class_name}<{names}>", _signatures(alike), declaration)], left
+
+
+class HostConstant(NamedTuple):
+    """A constant of device code; it has no ``literal`` if it differs by architecture, or C++ has none."""
+
+    type: str
+    name: str
+    literal: str
+    declaration: str
+
+
+def _constants(constants: Sequence[Constant]) -> Iterator[HostConstant]:
+    """List `constants` for the host, each with a name of its own."""
+    taken: set[str] = set()
+    for each in constants:
+        plain = re.sub(r"\W+", "_", each.name).strip("_") or "constant"
+        name = _free_name(plain if plain.isidentifier() else f"constant_{plain}", taken)
+        yield HostConstant(each.type, name, "" if each.elsewhere else _literal(each), each.declaration)
+
+
+_SUFFIXES = {"float": "f", "unsigned int": "u", "unsigned long long": "ull", "long long": "ll"}
+_LEAST = -(1 << 63)
+
+
+def _literal(constant: Constant) -> str:
+    number = constant.number()
+    if isinstance(number, bool):
+        return str(number).lower()
+    if isinstance(number, float) and not math.isfinite(number):
+        return ""
+    if number == _LEAST:
+        return "-9223372036854775807ll - 1"
+    return f"{number!r}{_SUFFIXES.get(constant.type, '')}"
 
 
 class _Variable(NamedTuple):

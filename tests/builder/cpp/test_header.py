@@ -19,11 +19,13 @@ from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.facts import manifest as manifest_file
 from cuda_ext.facts.candidates import Candidate, Variants
+from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.image_choice import select_image
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.launches import FixedLaunch, TensorMap
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Source
+from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures.cpp_modules import (
@@ -268,8 +270,8 @@ def test_types_of_device_code_have_classes_of_their_own():
         *("Pointer<type_ns_A>", "Pointer<type_ns_A_>", "Pointer<type_vec_float_4>"),
         *("Pointer<type_vec_float_4_>", "Pointer<type_ns_A>", "Pointer<type_f_E_1>", "Structure<type_ns_A>"),
     ]
-    assert next(iter(types)) == ("type_ns_A", "ns::A", 12, 4)
-    assert list(types)[-1] == ("type_f_E_1", "", 0, 0)  # compilers print enumerators differently
+    assert next(iter(types)) == ("type_ns_A", "ns::A", 12, 4, ())
+    assert list(types)[-1] == ("type_f_E_1", "", 0, 0, ())  # compilers print enumerators differently
     # Of another unit, with another class of that name.
     assert types.parameter(Parameter("x", "ns::A", "struct", 16, 0, alignment=8)) == "Structure<type_ns_A__>"
 
@@ -402,6 +404,28 @@ def awkward() -> Package:
 def test_names_and_arguments_of_all_kinds_compile(tmp_path):
     check(awkward(), "header_awkward.cpp", tmp_path)
     compile_cpp("-c", tmp_path / "new.cpp", "-o", tmp_path / "new.o")
+
+
+@pytest.mark.host_compiler
+def test_members_of_structures_are_compared_and_constants_are_there(tmp_path):
+    scalars = signature("integer 4 int n", "float 4 float scale", "pointer 8 const float* x")
+    w = Parameter("w", "short", "integer", 4, 16, extents=(2,))
+    structure = Structure("Params", 24, 8, (*scalars, w), units=(0,))
+    values = {
+        "Traits<128, 4>::kSmemSize": ("int", "40960"),
+        "half": ("float", "0.5"),
+        "flag": ("bool", "True"),
+        "sizeof(Params)": ("unsigned long long", "24"),
+        "least": ("long long", str(-(1 << 63))),
+    }
+    constants = [Constant(name, *value) for name, value in values.items()]
+    constants.append(Constant("tile", "int", "64", elsewhere={"sm_90": "128"}))
+    p = Parameter("p", "Params", "struct", 24, 0, alignment=8)
+    package = package_of(Kernel("conv", "conv", 0, (p,)), structures=(structure,), constants=constants)
+    assert "// tile = 64, 128 for sm_90\n" in header(package)
+    check(package, "header_structures.cpp", tmp_path)
+    wrong = ("-DWRONG", f"-I{tmp_path / 'include'}", "-fsyntax-only", CPP / "header_structures.cpp")
+    assert "the member n has another place or size in device code" in compile_cpp(*wrong, check=False)
 
 
 @pytest.mark.host_compiler

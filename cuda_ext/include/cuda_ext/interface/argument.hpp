@@ -96,6 +96,10 @@ struct Class {
   static constexpr char name[] = "";
   static constexpr std::size_t size = 0;
   static constexpr std::size_t alignment = 0;
+
+  // Derived structures compare the members of T with those in device code.
+  template <class T>
+  static constexpr void check_members() noexcept {}
 };
 
 // The target of a pointer to a pointer.
@@ -133,6 +137,7 @@ constexpr void check_layout() noexcept {
                 "this type has another size in device code; declare both alike, best in one header");
   static_assert(are_alignments_equal<alignof(T), Named::alignment>,
                 "this type has another alignment in device code; declare both alike, best in one header");
+  if constexpr (sizeof(T) == Named::size) Named::template check_members<T>();
 }
 
 // True if T is the enumeration of this name, or any enumeration if the name is not known.
