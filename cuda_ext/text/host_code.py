@@ -34,12 +34,19 @@ _SCOPE = re.compile(
 )
 _TEMPLATE = re.compile(r"\s*template\s*<")
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union)\b")
-_KEPT = re.compile(r"(?:using|typedef|static_assert|enum|namespace)\b|friend\s+(?:struct|class)\b")
+_KEPT = re.compile(
+    r"(?:using|typedef|static_assert|enum|namespace|template\s+(?:struct|class))\b|friend\s+(?:struct|class)\b"
+    r"|(?:struct|class|union)\s+[\w:]+\s*(?:<[^{}()]*>\s*)?$"
+)
+_DEVICE_ALONE = re.compile(
+    r"__global__|^(?!.*__host__).*__device__|__(?:constant|managed|shared)__", re.DOTALL
+)
 _OPERATOR = re.compile(r"\boperator\s*(?:\(\s*\)|\[\s*\]|[^\s\w(]+)?")
 _SIGN = re.compile(r"\boperator\b|[({\[;]|(?<![=<>!:+*/%&|^-])=(?!=)|(?<!:):(?!:)")
 _NAME = re.compile(r"(~?\w+|\boperator\b\W*\w*)\s*(?:<[^()]*>)?\s*$")
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _QUALIFIERS = re.compile(r"(?:\s*(?:const|volatile|noexcept|override|final|&&?)(?!\w))*(?:\s*->[^{;:]*)?")
+_LAMBDA = re.compile(r"\]\s*((?:__(?:host|device)__\s*)+)(?=[({])")
 _POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*[*&]")
 _CONSTANT = re.compile(r"\b(?:constexpr|consteval)\b")
 
@@ -67,7 +74,7 @@ def find_host_code(content: bytes, device: frozenset[str], known: frozenset[str]
     `device` are the names of macros that declare something for the device, `known` those of all macros.
     """
     scan = _Scan(read_text(content).reading, device, known)
-    return tuple(sorted([*scan.includes(), *scan.declarations(0, len(scan.text))]))
+    return tuple(sorted([*scan.includes(), *scan.lambdas(), *scan.declarations(0, len(scan.text))]))
 
 
 def leave_out(content: bytes, items: Iterable[HostItem]) -> bytes:
@@ -80,7 +87,7 @@ def leave_out(content: bytes, items: Iterable[HostItem]) -> bytes:
             at = reading.original_of(start, end)
             characters[at] = re.sub(r"[^\r\n]", " ", reading.original[at])
     for item in items:
-        is_left_out = any(w.start <= item.start < w.end and w.end > item.end for w in whole)
+        is_left_out = any(w.start <= item.start and item.end <= w.end and w != item for w in whole)
         if item.instead and not is_left_out:
             place = reading.origin(item.start)
             characters[place] = f"{item.instead}{characters[place]}"
@@ -126,6 +133,11 @@ class _Scan:
             if directive.name in INCLUDES:
                 text = self._reading.without_comments(directive.start, directive.end)
                 yield self._item(directive.start, directive.end, " ".join(text.split()), certain=False)
+
+    def lambdas(self) -> Iterator[HostItem]:
+        """Yield the specifiers of lambdas, which nvcc needs for those in host code."""
+        for match in _LAMBDA.finditer(self.text):
+            yield self._item(match.start(1), match.end(1), "", certain=True)
 
     def declarations(self, at: int, end: int, owner: str = "") -> Iterator[HostItem]:
         """Yield the items between `at` and `end`, at the scope of a namespace or of the class `owner`."""
@@ -219,9 +231,13 @@ class _Scan:
             end = closing_bracket(text, head.body + 1, "{}")
             yield from self.declarations(head.body + 1, end, own[1] if own else "?")
             if not owner and not self._is_device(text[at : head.stop]):
-                yield self._item(at, head.stop, " ".join(declared.split()), certain=False)
+                yield self._item(at, head.stop, own[1] if own else declared.strip(), certain=False)
             return
         if self._is_device(text[at : head.end]):
+            # A function for both may be used by the host alone.
+            if head.opening >= 0 and not head.has_value and not _DEVICE_ALONE.search(declared):
+                named = _NAME.search(text, head.begin, head.opening)
+                yield self._item(at, head.stop, named[1] if named else "", certain=False)
             return
         before = declared[: head.opening - head.begin] if head.opening >= 0 else declared
         words = set(_MAYBE_MACRO.findall(before))

@@ -3,43 +3,88 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.compile_options import nvrtc_options
+from cuda_ext.compiler.signatures.attempt import Attempt
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.sources import Options
+from cuda_ext.formats.spelling import plain_name
+from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
+from cuda_ext.toolchain.programs.without_host_code import HostCode
 from tests.fixtures.device_code import nvrtc, unit
 from tests.fixtures.messages import Messages
 
-SOURCES = Path(__file__).parent / "host_code"
-NAMES = sorted(path.name for path in SOURCES.glob("*.cu"))
 ARCHITECTURE = Architecture.parse("compute_90")
 
 
-def mixed(name: str, **options: object) -> TranslationUnit:
-    """Return the source of that name, whose first line may list instantiations: ``// f<float>, g<2>``."""
-    text, headers = Headers(SOURCES, [SOURCES]).gather(name)
-    first = re.match(rb"// instantiate: (.*)\n", text)
-    wanted = tuple(first[1].decode().split("; ")) if first else ()
-    return TranslationUnit(name, text, "cu", headers, Options(skip_host_code=True, **options), wanted)  # type: ignore[arg-type]
+class Mixed(NamedTuple):
+    """A source with its headers, and the kernels to instantiate or to find."""
+
+    name: str
+    text: str
+    headers: dict[str, str]
+    kernels: list[str]
+
+    def unit(self, **options: Any) -> TranslationUnit:
+        """The source as the builder reads it."""
+        templates = [kernel for kernel in self.kernels if "<" in kernel]
+        return unit(self.text, *templates, name="a.cu", headers=self.headers, skip_host_code=True, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("refused")])
-def test_a_source_with_host_code_is_compiled(name: str) -> None:
-    source = mixed(name)
-    (compiled,) = nvrtc().compile(source, [ARCHITECTURE])
-    assert compiled.entries
-    assert compiled.log.startswith("host code left out")
+def read_sources() -> Iterator[Mixed]:
+    """Read the sources of the file: below each are its headers and its kernels."""
+    text = Path(__file__).with_name("host_code.txt").read_text(encoding="utf-8")
+    for block in re.split(r"(?m)^== ", text)[1:]:
+        title, _, rest = block.strip().partition("\n")
+        text, _, kernels = rest.partition("\n-> ")
+        source, *headers = re.split(r"(?m)^-- ", f"{text}\n")
+        named = {name: content for name, _, content in (header.partition("\n") for header in headers)}
+        yield Mixed(title, source, named, kernels.split("; "))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("refused")])
-def test_a_refusal_names_what_to_do(name: str, messages: Messages) -> None:
+SOURCES = list(read_sources())
+BUILT = [source for source in SOURCES if not source.name.startswith("refused")]
+REFUSED = [source for source in SOURCES if source not in BUILT]
+
+
+@pytest.mark.parametrize("source", BUILT, ids=lambda source: source.name)
+def test_a_source_with_host_code_is_compiled(source: Mixed) -> None:
+    """By the front end, which is quick and shows all errors."""
+    logs: list[str] = []
+
+    def log_of(part: TranslationUnit) -> str:
+        program = NvrtcProgram(part, Attempt(part.instantiate))
+        directories = (f"-I{directory}" for directory in nvrtc().search_path(part))
+        program.compile(
+            ["-arch=compute_90", "-fdevice-syntax-only", *nvrtc_options("a.cu", part.options), *directories]
+        )
+        logs.append(program.log)
+        return program.log
+
+    whole = source.unit()
+    settled = HostCode.find(whole, nvrtc().search_path(whole)).settled(log_of)
+    assert " error: " not in logs[-1]
+    left = b"\n".join([settled.device_unit.source, *settled.device_unit.headers.values()]).decode()
+    for kernel in source.kernels:
+        assert re.search(rf"\b{plain_name(kernel).rpartition('::')[2]}\s*\(", left)
+
+
+def test_images_list_what_was_left_out() -> None:
+    (compiled,) = nvrtc().compile(BUILT[0].unit(), [ARCHITECTURE])
+    assert compiled.entries == ("_Z5scalePffi",)
+    assert compiled.log == "host code left out, with its lines:\na.cu: launch_scale (7)"
+
+
+@pytest.mark.parametrize("source", REFUSED, ids=lambda source: source.name.partition(": ")[2])
+def test_a_refusal_names_what_to_do(source: Mixed, messages: Messages) -> None:
     with pytest.raises(CompilationError) as error:
-        nvrtc().compile(mixed(name), [ARCHITECTURE])
+        nvrtc().compile(source.unit(), [ARCHITECTURE])
     messages(error.value)
 
 

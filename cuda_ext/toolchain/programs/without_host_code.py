@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,11 +19,28 @@ from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 
 # Headers that only host code uses, unless the search path has them.
 _HOST_HEADERS = re.compile(
-    r"[a-z_]+|\w+\.h|sys/.+|(?:ATen|c10|torch|THC|pybind11|nanobind|GL|opencv2|boost|Eigen|fmt|glog)/.+"
-    r"|(?:cublas|cufft|cusolver|cusparse|curand(?!_)|cudnn|nccl|npp|nvjpeg|nvtx3|mpi|omp|helper_)\w*(?:/.+|\.h\w*)"
+    r"[a-z_]+|sys/.+|(?:ctype|dirent|direct|dlfcn|errno|fcntl|getopt|inttypes|io|locale|malloc|memory|process|pthread|"
+    r"sched|setjmp|signal|stdarg|strings|unistd|wchar|windows|Windows)\.h"
+    r"|(?:ATen|c10|torch|THC|pybind11|nanobind|GL|EGL|GLES\d?|opencv2|boost|Eigen|fmt|glog|vulkan)/.+"
+    r"|(?:cublas|cuda|cufft|cusolver|cusparse|curand(?!_)|cudnn|nccl|npp|nvjpeg|nvml|nvrtc|nvtx3|nvToolsExt|mpi|omp)"
+    r"\w*(?:/.+|\.h\w*)"
 )
 _ERROR = re.compile(r"(?m)^(\S[^\n]*?)\((\d+)\): (?:catastrophic )?error: (.*)$")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
+# Names in errors, and the header of ours that declares them: what nvcc declares in every source, and what
+# device code takes from PyTorch's headers.
+_IMPLIED = {
+    "implied_by_torch.hpp": re.compile(
+        r"\b(?:at|c10|torch)::(?:Half|BFloat16|opmath_type|OpMathType|acc_type)\b|\bgpuAtomicAdd"
+        r"|\b(?:Default|Restrict)PtrTraits|\bTensorAccessor|\bPackedTensorAccessor"
+        r'|identifier "(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat162?)" is undefined'
+    ),
+    "implied_by_nvcc.hpp": re.compile(
+        r'identifier "(?:u?int(?:8|16|32|64|ptr)_t|uchar|ushort|uint|ulong|M_\w+|INFINITY|NAN|HUGE_VALF?|'
+        r'(?:FLT|DBL|U?INT|U?CHAR|U?SHRT|U?L?LONG)\w*_(?:MAX|MIN|EPSILON)|mem\w+|offsetof)" is undefined'
+        r'|namespace "std" has no member|name must be a namespace name.*\n.*\busing namespace std\b'
+    ),
+}
 _MOST_ROUNDS = 30
 _NAMES_SHOWN = 12
 _Place = tuple[str, HostItem]
@@ -31,12 +48,16 @@ _Place = tuple[str, HostItem]
 
 @dataclass(frozen=True)
 class HostCode:
-    """A `unit` and the items of its texts that are ``left_out``; ``needed`` are some that stay."""
+    """A `unit` and the items of its texts that are ``left_out``; ``needed`` are some that stay.
+
+    ``implied`` are headers of ours that are included before the first line.
+    """
 
     unit: TranslationUnit
     search_path: Sequence[Path]
     left_out: frozenset[_Place] = frozenset()
     needed: frozenset[_Place] = frozenset()
+    implied: tuple[str, ...] = ()
     rounds: int = 0
 
     @classmethod
@@ -68,8 +89,7 @@ class HostCode:
         """Return True if `item` surely is the host's; an include, if its header is and is not there."""
         if not item.name.startswith("#"):
             return item.certain
-        named = find_includes(self._line_of(name, item)).named
-        header = named[0].name.removeprefix("./") if named else ""
+        header = self._header_of(name, item)
         if not _HOST_HEADERS.fullmatch(header) or header in self.unit.headers:
             return False
         return not any(os.path.isfile(directory / header) for directory in self.search_path)  # noqa: PTH113
@@ -85,7 +105,9 @@ class HostCode:
             for name, text in self.texts.items()
         }
         source = texts.pop(self.unit.name)
-        return self.unit.replace(source=source, headers=texts)
+        options = self.unit.options
+        implied = options._replace(pre_include=(*self.implied, *options.pre_include))
+        return self.unit.replace(source=source, headers=texts, options=implied)
 
     def settled(self, log_of: Callable[[TranslationUnit], str]) -> HostCode:
         """Return this unit without what a compiler rejects, whose text about a unit `log_of` returns."""
@@ -98,7 +120,7 @@ class HostCode:
         """List what is left out."""
         names: dict[str, list[str]] = {}
         for name, item in sorted(self.left_out, key=lambda place: (place[0], place[1])):
-            if not item.instead.startswith("__"):
+            if item.name and not item.instead.startswith("__"):
                 names.setdefault(name, []).append(f"{item.name} ({item.line})")
         lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in names.items()]
         return "\n".join(["host code left out, with its lines:", *lines]) if lines else ""
@@ -110,24 +132,41 @@ class HostCode:
         """
         if self.rounds == _MOST_ROUNDS:
             return None
+        following = replace(self, rounds=self.rounds + 1)
+        if implied := self._implied_by(log):
+            return replace(following, implied=(*self.implied, implied))
         rejected: set[_Place] = set()
         missing: set[str] = set()
         for file, number, message in dict.fromkeys(match.groups() for match in _ERROR.finditer(log)):
-            if place := self._item_at(file, int(number)):
+            if "more than one instance of overloaded function" in message and "cuda::std::" in log:
+                rejected.update(self._uses_of_std())
+            elif place := self._item_at(file, int(number), message):
                 rejected.add(place)
             elif undefined := _UNDEFINED.search(message):
                 missing.add(undefined[1] or undefined[2])
         needed = {place for place in self.left_out if place[1].name in missing} - self.needed
         if needed and not rejected:
-            return replace(
-                self, left_out=self.left_out - needed, needed=self.needed | needed, rounds=self.rounds + 1
-            )
-        if not rejected:
-            return None
-        return replace(self, left_out=self.left_out | rejected, rounds=self.rounds + 1)
+            return replace(following, left_out=self.left_out - needed, needed=self.needed | needed)
+        return replace(following, left_out=self.left_out | rejected) if rejected else None
 
-    def _item_at(self, file: str, line: int) -> _Place | None:
-        """Return the smallest item at `line` of `file` that may be left out."""
+    def _implied_by(self, log: str) -> str:
+        """Return the header of ours that declares what `log` misses; or nothing."""
+        if not self.unit.options.std_headers or "error: " not in log:
+            return ""
+        missing = (
+            name for name, pattern in _IMPLIED.items() if name not in self.implied and pattern.search(log)
+        )
+        return next(missing, "")
+
+    def _uses_of_std(self) -> Iterator[_Place]:
+        """Yield directives that make NVRTC's own functions ambiguous, as cuda::std has them, too."""
+        for name, items in self.items.items():
+            for item in items:
+                if item.name == "using namespace std" and (name, item) not in self.left_out:
+                    yield name, item
+
+    def _item_at(self, file: str, line: int, message: str) -> _Place | None:
+        """Return the smallest item at `line` of `file` that may be left out because of `message`."""
         if file not in self.texts:
             found = self._include_of(file)
             return found if found and found not in self.left_out | self.needed else None
@@ -136,6 +175,8 @@ class HostCode:
             for item in self.items[file]
             if item.line <= line <= item.last and item.start < item.end
         ]
+        if "cannot open source file" in message:  # an unknown header may be one that device code needs
+            inner = [place for place in inner if _HOST_HEADERS.fullmatch(self._header_of(*place))]
         free = [place for place in inner if place not in self.left_out | self.needed]
         if len(free) < len(inner) and any(place in self.needed for place in inner):
             return None
@@ -151,6 +192,11 @@ class HostCode:
                 if path in _reachable(self._line_of(name, item), tuple(self.search_path)):
                     return name, item
         return None
+
+    def _header_of(self, name: str, item: HostItem) -> str:
+        """Return the header that `item` includes."""
+        named = find_includes(self._line_of(name, item)).named
+        return named[0].name.removeprefix("./") if named else ""
 
     def _line_of(self, name: str, item: HostItem) -> bytes:
         lines = self.texts[name].split(b"\n")
