@@ -469,6 +469,40 @@ def test_kernels_run_where_context_or_stream_are(run: Program) -> None:
     assert pushed == done.calls.count("cuCtxPopCurrent") > 0
 
 
+@pytest.mark.parametrize("devices", [2, 8])
+def test_a_gpu_is_prepared_while_another_is_current(run: Program, devices: int) -> None:
+    """Each GPU loads its own images, and launches in its streams load nothing more."""
+    gpus = range(devices)
+    capability = ",".join("80" if gpu % 2 else "90" for gpu in gpus)
+    loads = [command for gpu in gpus for command in (f"context:{gpu}", "load")]
+    launched = [
+        command
+        for gpu in gpus
+        for command in (
+            f"context:{devices - 1 - gpu}",
+            f"stream:{1000 * gpu + 9}",
+            f"thread:stream:{1000 * gpu + 9}",
+        )
+    ]
+    done = run(
+        *loads,
+        *launched,
+        f"weights_in:{1000 * (devices - 1) + 9}",
+        devices=devices,
+        capability=capability,
+        version=13050,
+    )
+    assert done.output == ["9 0"]
+    assert [launch.partition("device=")[2] for launch in done.launches] == [
+        str(gpu) for gpu in gpus for _ in range(2)
+    ]
+    loaded = max(i for i, call in enumerate(done.calls) if call == "cuLibraryLoadData")
+    assert loaded < done.calls.index(done.launches[0])
+    assert sorted(call for call in done.calls if "Retain" in call) == [
+        f"cuDevicePrimaryCtxRetain {gpu}" for gpu in gpus
+    ]
+
+
 def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
     commands = "separate", "context:1", "separate", "separate", "context:2", "separate"
     done = run(*commands, devices=3, capability="90,80,90")

@@ -189,12 +189,16 @@ def test_one_kernel_is_compiled_for_each_gpu_that_it_runs_on(on_gpu: Callable[..
     first, second = 1 << 20, 1 << 30
     kernel(1, 2.0, first, first, grid=1, block=32)
     from cuda_ext.runtime.driver.driver import open_driver
+    kernel(1, 2.0, 0, 0, grid=1, block=32, stream=1009)
     with open_driver().device(1).current():
         kernel(1, 2.0, 0, 0, grid=1, block=32)
+        for stream in (9, 2009):
+            kernel(1, 2.0, 0, 0, grid=1, block=32, stream=stream)
     """
-    run = on_gpu(script, FAKE_CUDA_DEVICES=2, FAKE_CUDA_CAPABILITY="90,100")
+    run = on_gpu(script, FAKE_CUDA_DEVICES=3, FAKE_CUDA_CAPABILITY="90,100,90")
     assert compilations(run.output) == ["axpy<double> for sm_90", "axpy<double> for sm_100"]
-    assert len(run.launches) == 2
+    assert [launch.partition("device=")[2][0] for launch in run.launches] == [*"01102"]
+    assert run.calls.count("cuLibraryLoadData") == 2
 
 
 @host_compiler
