@@ -261,7 +261,8 @@ def _find_device(
     if device is None:
         device = holder if holder is not None else of_stream
     if device is None:
-        return driver.current_device() if stream is None else driver.device_of_stream(stream.handle)
+        gpu_of_stream = driver.device_of_stream(stream.handle) if stream else None
+        return gpu_of_stream or driver.current_device()
     try:
         ordinal = -1 if isinstance(device, bool) else operator.index(device)
     except TypeError:

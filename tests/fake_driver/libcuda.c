@@ -475,6 +475,7 @@ typedef struct Allocation {
   char* start;
   size_t size;
   int on_host, given_back;
+  int device;  // of memory that is not on the host
 } Allocation;
 
 static Allocation* allocations;
@@ -493,9 +494,10 @@ static Allocation* allocated(const void* address) {
   return at && !at->given_back ? at : NULL;
 }
 
-static void* allocate(size_t size, int on_host) {
+static void* allocate(size_t size, int on_host, int device) {
   Allocation* made = malloc(sizeof *made);
-  *made = (Allocation){.start = memset(malloc(size), 0xaa, size), .size = size, .on_host = on_host};
+  char* start = memset(malloc(size), 0xaa, size);
+  *made = (Allocation){.start = start, .size = size, .on_host = on_host, .device = device};
   pthread_mutex_lock(&lock);
   made->next = allocations;
   allocations = made;
@@ -521,7 +523,8 @@ static void check_not_given_back(const char* address) {
 static CUresult cuMemAlloc(void** address, size_t size) {
   record("cuMemAlloc %zu", size);
   BEGIN(cuMemAlloc);
-  *address = allocate(size, 0);
+  if (!depth) return INVALID_CONTEXT;
+  *address = allocate(size, 0, stack[depth - 1]->device);
   return SUCCESS;
 }
 
@@ -535,15 +538,27 @@ static CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
   (void)flags;
   record("cuMemHostAlloc %zu", size);
   BEGIN(cuMemHostAlloc);
-  *address = allocate(size, 1);
+  if (!depth) return INVALID_CONTEXT;
+  *address = allocate(size, 1, 0);
   return SUCCESS;
 }
 
-static CUresult cuMemPoolCreate(void** pool, const void* properties) {
-  (void)properties;
+// The memory of a pool is on the device of the pool, whatever the stream of an allocation is.
+typedef struct Pool {
+  int device;
+} Pool;
+
+// As the first fields of cuda.h's CUmemPoolProps.
+typedef struct PoolProperties {
+  int allocation, handles, location, device;
+} PoolProperties;
+
+static Pool pools[MOST_DEVICES] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+
+static CUresult cuMemPoolCreate(Pool** pool, const PoolProperties* properties) {
   record("cuMemPoolCreate");
   BEGIN(cuMemPoolCreate);
-  *pool = &allocations;
+  *pool = &pools[properties->device];
   return SUCCESS;
 }
 
@@ -560,6 +575,7 @@ static CUresult cuMemPoolSetAttribute(void* pool, int attribute, const uint64_t*
 typedef struct Event {
   struct Stream* stream;
   uint64_t awaited, reached;
+  int device;
 } Event;
 
 typedef struct Work {
@@ -574,6 +590,7 @@ typedef struct Work {
 
 typedef struct Stream {
   uintptr_t handle;
+  int device;
   Work *first, *last;
 } Stream;
 
@@ -588,11 +605,13 @@ static Stream streams[256];
 static Stream* stream_of(void* handle) {
   const int named = (uintptr_t)handle > 2;
   if (!named && !depth) return NULL;
-  const uintptr_t key = (named ? 0 : 1 + 1000 * stack[depth - 1]->device) + (uintptr_t)handle;
+  const int device = named ? device_of(handle) : stack[depth - 1]->device;
+  const uintptr_t key = (named ? 0 : 1 + 1000 * device) + (uintptr_t)handle;
   pthread_mutex_lock(&lock);
   Stream* stream = streams;
   while (stream->handle && stream->handle != key) stream++;
   stream->handle = key;
+  stream->device = device;
   pthread_mutex_unlock(&lock);
   return stream;
 }
@@ -651,6 +670,7 @@ static CUresult cuEventCreate(Event** event, unsigned flags) {
   BEGIN(cuEventCreate);
   if (!depth) return INVALID_CONTEXT;
   *event = calloc(1, sizeof **event);
+  (*event)->device = stack[depth - 1]->device;
   return SUCCESS;
 }
 
@@ -666,6 +686,7 @@ static CUresult cuEventRecord(Event* event, void* handle) {
   BEGIN(cuEventRecord);
   Stream* stream = stream_of(handle);
   if (!stream) return INVALID_CONTEXT;
+  if (event->device != stream->device) return INVALID_HANDLE;
   pthread_mutex_lock(&lock);
   event->stream = stream;
   give(stream, (Work){.event = event, .number = ++event->awaited});
@@ -697,13 +718,12 @@ static CUresult cuStreamWaitEvent(void* handle, Event* event, unsigned flags) {
   return SUCCESS;
 }
 
-static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, void* pool, void* stream) {
-  (void)pool;
+static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, const Pool* pool, void* stream) {
   record("cuMemAllocFromPoolAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemAllocFromPoolAsync);
   if (!size) return INVALID_VALUE;
   if (!stream_of(stream)) return INVALID_CONTEXT;
-  *address = allocate(size, 0);
+  *address = allocate(size, 0, pool->device);
   return SUCCESS;
 }
 
@@ -711,8 +731,9 @@ static CUresult cuMemAllocAsync(void** address, size_t size, void* stream) {
   record("cuMemAllocAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemAllocAsync);
   if (!size) return INVALID_VALUE;
-  if (!stream_of(stream)) return INVALID_CONTEXT;
-  *address = allocate(size, 0);
+  Stream* at = stream_of(stream);
+  if (!at) return INVALID_CONTEXT;
+  *address = allocate(size, 0, at->device);
   return SUCCESS;
 }
 
@@ -733,11 +754,16 @@ static CUresult cuStreamGetCtx(void* stream, Context** context) {
   return SUCCESS;
 }
 
+// Whether kernels on `device` reach the memory of `at`.
+static int is_reached(const Allocation* at, int device) {
+  return at && (at->on_host || at->device == device);
+}
+
 static CUresult compute(const Kernel* kernel, Stream* stream, void** parameters) {
   char* from = *(char**)parameters[kernel->from];
   char* to = *(char**)parameters[kernel->to];
   const Allocation *source = allocated(from), *target = allocated(to);
-  if (!target || (kernel->does == copy && !source)) {
+  if (!is_reached(target, stream->device) || (kernel->does == copy && !is_reached(source, stream->device))) {
     record("illegal address in %s", kernel->name);
     return SUCCESS;
   }
@@ -773,14 +799,13 @@ static CUresult limits(const Kernel* kernel, int device, const Configuration* co
 
 static CUresult launch(const char* how, const void* launchable, const Configuration* config, void** parameters) {
   // As the driver does: a default stream is that of the current context, and what is launched in another stream
-  // runs where that is. A Function belongs to a context, a Kernel to all of them.
+  // runs where that is. A Function belongs to a context, which must be that of the stream, a Kernel to all of them.
   const int named = (uintptr_t)config->stream > 2;
   if (!named && !depth) return INVALID_CONTEXT;
   const Function* function = *(const Launchable*)launchable == FUNCTION ? launchable : NULL;
   const Kernel* kernel = function ? function->kernel : launchable;
-  const int current = named ? device_of(config->stream) : stack[depth - 1]->device;
-  const int device = function ? function->device : current;
-  if (!named && current != device) return INVALID_HANDLE;
+  const int device = named ? device_of(config->stream) : stack[depth - 1]->device;
+  if (function && function->device != device) return INVALID_HANDLE;
   const CUresult error = limits(kernel, device, config);
   if (error) return error;
 
@@ -931,6 +956,7 @@ CUresult cuTensorMapEncodeTiled(uint64_t* map, int type, uint32_t rank, void* ad
                                 const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
                                 int swizzle, int promotion, int fill) {
   BEGIN(cuTensorMapEncodeTiled);
+  if (!depth) return INVALID_CONTEXT;
   if ((uintptr_t)map % 64 || rank > 5 || (uintptr_t)address % 16) return INVALID_VALUE;
   memset(map, 0, 128);
   map[0] = (uintptr_t)address;

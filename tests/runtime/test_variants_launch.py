@@ -268,13 +268,13 @@ class On:
 @under_driver(devices=3)
 def test_the_gpu_that_counts_is_the_one_of_the_launch(capability: str) -> None:
     os.environ["FAKE_CUDA_CAPABILITY"] = capability
-    launch = kernels.gemm.bind(**one, stream=9)
+    launch = kernels.gemm.bind(**one)
     # One that is ready everywhere could be launched everywhere.
     for device in (0, 1, 2):
         kernels.even(65536, 2.0, 0, On(device), **one)
     for _ in range(3):
         for device in (0, 1, 2):
-            kernels.gemm(65536, 2.0, 0, On(device), **one, stream=9)
+            kernels.gemm(65536, 2.0, 0, On(device), **one, stream=1000 * device + 9)
             launch(65536, 2.0, 0, On(device))
             kernels.gemm(65536, 2.0, 0, None, **one, stream=1000 * device + 9)
     of_1 = "even" if "80" in capability else "large"

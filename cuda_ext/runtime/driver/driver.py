@@ -70,6 +70,7 @@ class Device:
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
         self.ordinal = ordinal
+        self._context: int | None = None
         major = self.attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
         self.capability = 10 * major + self.attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
 
@@ -91,12 +92,15 @@ class Device:
         """Make the primary context current within a ``with`` block, and restore the previous one after it."""
         return _Current(self)
 
-    @cached_property
+    @property
     def context(self) -> int:
-        """The primary context, which all libraries in this process share."""
-        with lock:
-            device = self.driver.query("cuDeviceGet", OUT, self.ordinal)
-            return self.driver.query("cuDevicePrimaryCtxRetain", OUT, device)
+        """The primary context, which all libraries in this process share. It is retained once."""
+        if self._context is None:
+            with lock:
+                if self._context is None:
+                    device = self.driver.query("cuDeviceGet", OUT, self.ordinal)
+                    self._context = self.driver.query("cuDevicePrimaryCtxRetain", OUT, device)
+        return self._context
 
     def create_event(self) -> int:
         """Create an event without timing. The context must be current."""
@@ -200,10 +204,12 @@ class Driver:
             return self.device(0)
         return self.device(self.query("cuCtxGetDevice", OUT))
 
-    def device_of_stream(self, stream: int) -> Device:
-        """Return the GPU of the stream with this handle; for a default stream, the current GPU."""
-        if self.count == 1 or stream in _DEFAULT_STREAMS:
-            return self.current_device()
+    def device_of_stream(self, stream: int) -> Device | None:
+        """Return the GPU of the stream with this handle; ``None`` for a default stream, which all have."""
+        if stream in _DEFAULT_STREAMS:
+            return None
+        if self.count == 1:
+            return self.device(0)
         self.call("cuCtxPushCurrent", self.query("cuStreamGetCtx", stream, OUT))
         try:
             return self.device(self.query("cuCtxGetDevice", OUT))

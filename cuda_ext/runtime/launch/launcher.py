@@ -178,7 +178,7 @@ class Launcher:
             for field, value in zip(self.fields, values, strict=True)
             for name, array in arrays_in(field.parameter.name, value)
         ]
-        found += (_device_of(driver, like), "like"), (stream.device if stream else None, "stream")
+        found += (_device_of(driver, like), "like"), (_device_of_stream(driver, stream), "stream")
         places: dict[int, str] = {}
         for ordinal, place in found:
             if ordinal is not None:
@@ -192,7 +192,7 @@ class Launcher:
             )
         for ordinal in places:
             return driver.device(ordinal)
-        return driver.current_device() if stream is None else driver.device_of_stream(stream.handle)
+        return driver.current_device()
 
     def _current_stream(self, values: Sequence[Any], like: DeviceMemory | None, device: int) -> int:
         """Find the current stream of the library of `like`, or of the first array; else the default stream.
@@ -227,7 +227,8 @@ class Launcher:
         ordered, values, stream, keep, device, extents = resolved
         if any(p.element and p.kind != "pointer" for p in self.kernel.parameters):
             formats = loaded.fixed.tensor_maps if loaded.fixed else {}
-            values = self._with_tensor_maps(formats, ordered, values, device.driver)
+            with device.current():  # a thread without a context makes no tensor maps
+                values = self._with_tensor_maps(formats, ordered, values, device.driver)
         hidden = pack_values(self.kernel.hidden, extents)
         details = ""
         try:
@@ -320,6 +321,14 @@ def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: 
         yield address.to_bytes(8, "little")
     finally:
         staging.free(address, stream)
+
+
+def _device_of_stream(driver: Driver, stream: GivenStream | None) -> int | None:
+    """Return the ordinal of the GPU of `stream`, or ``None`` for a default stream that does not tell it."""
+    if stream is None or stream.device is not None:
+        return stream.device if stream else None
+    device = driver.device_of_stream(stream.handle)
+    return device.ordinal if device else None
 
 
 def _device_of(driver: Driver, value: object) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes  # noqa: F401 - HIDING uses it
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from cuda_ext.facts.kernels import Kernel, Parameter
 from tests.fixtures.device_arrays import Array, Exchanged, Tensor, import_cupy, import_torch
 from tests.fixtures.loader import Run, signature, write_module
-from tests.fixtures.under_driver import failure, launches
+from tests.fixtures.under_driver import failure, fast, launches
 
 pytestmark = [
     pytest.mark.host_compiler,
@@ -46,21 +46,6 @@ KERNELS = (
 @pytest.fixture
 def streams(with_driver: Callable[..., Run], tmp_path: Path) -> None:
     write_module(tmp_path, "streams.kernels", KERNELS)
-
-
-@contextlib.contextmanager
-def fast(in_c: bool) -> Iterator[None]:
-    """Within it, no launch may be left to the careful launcher if there is one in C."""
-    from cuda_ext.runtime import kernel
-    from cuda_ext.runtime.launch.fast_launch import BoundLaunch
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("carefully")
-
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in (kernel.Kernel, BoundLaunch) if in_c else ():
-            patch.setattr(kind, "__launch_carefully__", refuse)
-        yield
 
 
 class Stream:

@@ -231,7 +231,7 @@ def test_what_is_wrong_is_refused_when_it_is_assigned(in_c: bool) -> None:
 @in_c_and_in_python
 @pytest.mark.usefixtures("messages")
 def test_arrays_on_several_gpus_are_refused(in_c: bool) -> None:
-    device_arrays.import_torch({0: 7, 1: 7})
+    device_arrays.import_torch({0: 7, 1: 1007})
     first, second = (Tensor(np.zeros(4, "f4"), device=device) for device in (0, 1))
     p = kernels.ns.Params["float"](y=first)
     p.inner.x = second
