@@ -74,7 +74,8 @@ SCALE = (
 )
 # Nothing of these is built ahead but one kernel, or for another GPU.
 TEMPLATES = """
-template <class T> __global__ void lonely(T* x) { *x = T(); }
+#include <type_traits>
+template <class T> __global__ void lonely(T* x) { *x = std::decay_t<T>(); }
 template <class T> __global__ void ambiguous(T* x) {}
 __global__ void companion(int n) {}
 """

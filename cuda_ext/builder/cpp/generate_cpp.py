@@ -30,14 +30,18 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import key_of
 from cuda_ext.facts.image_choice import describe_images, needed_driver, order_images
 from cuda_ext.facts.manifest import Manifest, Unit
-from cuda_ext.facts.sources import Source
+from cuda_ext.facts.sources import Options, Source
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.text.declarations import kernel_names
+from cuda_ext.text.includes import find_includes
+from cuda_ext.toolchain.cuda_packages import standard_headers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Embed = Literal["incbin", "literal"]
+
+(_STANDARD,) = standard_headers(Options())
 
 
 class CppModule(NamedTuple):
@@ -85,6 +89,10 @@ def render(
     sources = manifest.embedded or () if jit else ()
     texts = {**given.files, **{name: package.files[f"sources/{name}"] for name in sources}}
     places = {name: package_directory / "sources" if name in sources else given.root for name in texts}
+    if jit or given.files:
+        standard = _standard_headers(texts)
+        places |= dict.fromkeys(standard.keys() - texts.keys(), _STANDARD)
+        texts = {**standard, **texts}
     embedded = _embedded(package, manifest, package_directory, prefix)
     embedded |= {
         f"sources/{name}": Embedded(f"{prefix}_{index}", places[name] / name, text, "char")
@@ -224,12 +232,29 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
         return _Recipe(source, obstacle="linked modules are compiled on demand by Python only")
     if source.name.endswith(".ptx"):
         return _Recipe(source, obstacle="PTX is compiled on demand by Python only")
+    if source.options.skip_host_code:
+        return _Recipe(source, obstacle=f"{source.name} has host code, which Python leaves out")
     if source.name not in texts or not source.sha256:
         why = "is not embedded, since NVRTC does not compile it, or not in the same way everywhere"
         return _Recipe(source, obstacle=f"{source.name} {why}")
     is_specific = any(image.target.suffix for image in unit.images)
     headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
+    if source.options.std_headers:
+        headers += (name for name in _standard_headers(texts) if name not in headers)
     return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
+
+
+def _standard_headers(texts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the headers of the standard library that `texts` include, which lead to libcu++."""
+    known = {path.name for path in _STANDARD.iterdir()}
+    found: dict[str, bytes] = {}
+    pending = list(texts.values())
+    while pending:
+        names = {include.name for include in find_includes(pending.pop()).named if not include.is_test}
+        for name in sorted((names & known) - found.keys()):
+            found[name] = texts.get(name) or (_STANDARD / name).read_bytes()
+            pending.append(found[name])
+    return dict(sorted(found.items()))
 
 
 def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:

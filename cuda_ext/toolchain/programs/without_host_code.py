@@ -125,6 +125,11 @@ class HostCode:
         lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in names.items()]
         return "\n".join(["host code left out, with its lines:", *lines]) if lines else ""
 
+    @property
+    def headers_left_out(self) -> set[str]:
+        """The names of headers that are not read; the result may be another one once they exist."""
+        return {self._header_of(*place) for place in self.left_out if place[1].name.startswith("#")}
+
     def without_rejected(self, log: str) -> HostCode | None:
         """Return this unit without the items that the errors in `log` are in; ``None`` if there are none.
 
@@ -219,7 +224,15 @@ def compile_device_code(
     except CompilationError as error:
         error.problem = _joined(error.problem, str(settled))
         raise
-    return tuple(replace(image, log=_joined(str(settled), image.log)) for image in images)
+    tested = frozenset(f"?{header}" for header in settled.headers_left_out)
+    return tuple(
+        replace(
+            image,
+            log=_joined(str(settled), image.log),
+            trace=image.trace._replace(reads=image.trace.reads | tested),
+        )
+        for image in images
+    )
 
 
 def _joined(*texts: str) -> str:
