@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, Unpack
 
@@ -106,9 +106,9 @@ class Kernel(FastLaunch):
         from cuda_ext.runtime.launch.configuration import LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
+            is_meant,
             name_arguments,
             refuse_compiled_options,
-            spelled_constants,
         )
 
         if self._is_fixed:
@@ -118,8 +118,13 @@ class Kernel(FastLaunch):
         if by_name := name_arguments([self._kernel], arguments, keywords):
             return self(**by_name)
         if constants := self.constants.keys() & keywords.keys():
+            meanings = self._library.manifest.units[self._kernel.unit].meanings
             for name in constants:
-                if self.constants[name] not in spelled_constants(value := keywords.pop(name)):
+                value = keywords.pop(name)
+                if is_meant(value, self.constants[name], self.expression, meanings):
+                    if isinstance(value, Hashable):
+                        self._learned[name].setdefault(value, value)
+                else:
                     raise ArgumentError(
                         f"{self.expression} was compiled for {name}={self.constants[name]}, not "
                         f"{describe_value(value)}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -23,7 +23,7 @@ from cuda_ext.runtime.loaded_library import Library
 if TYPE_CHECKING:
     from cuda_ext.facts import candidates as facts
     from cuda_ext.runtime.jit.preparation import Preparation
-    from cuda_ext.runtime.overloads import OverloadIndex
+    from cuda_ext.runtime.overloads import NotBuiltError, OverloadIndex
     from cuda_ext.runtime.symbol import Symbol
 
     Entity: TypeAlias = "Kernel | Symbol | Namespace"
@@ -83,6 +83,7 @@ class KernelTemplate(Overloads, Namespace):
 
     __names__: Sequence[str]
     __items__: dict[object, Any]
+    __chosen__: Mapping[str, object] = {}  # what `choose` was given
 
     def __new__(cls, library: Library, name: str, kernels: Sequence[str]) -> Self:  # noqa: ARG004
         only = (_kernel(library, kernels[0]),) if len(kernels) == 1 else ()
@@ -99,6 +100,13 @@ class KernelTemplate(Overloads, Namespace):
         """The kernels of this name; those of a front-end have names that brackets do not take."""
         return tuple(_kernel(self.__library__, name) for name in self.__names__)
 
+    def __check_names__(self) -> None:
+        if not self.__names__:
+            name = self.__qualified__
+            raise ArgumentError(
+                "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
+            )
+
     @cached_property
     def __is_fixed__(self) -> bool:
         """True if images fix the launches. All kernels of a front-end's function are alike in this."""
@@ -106,9 +114,13 @@ class KernelTemplate(Overloads, Namespace):
 
     @cached_property
     def __overloads__(self) -> OverloadIndex:
+        from cuda_ext.formats.lowered_names.meanings import merge_meanings
         from cuda_ext.runtime.overloads import OverloadIndex  # known calls need none
 
-        index = OverloadIndex([self.__library__.names.kernel(name) for name in self.__names__])
+        kernels = [self.__library__.names.kernel(name) for name in self.__names__]
+        units = self.__library__.manifest.units
+        meanings = merge_meanings(units[number].meanings for number in {kernel.unit for kernel in kernels})
+        index = OverloadIndex(kernels, meanings)
         self.__choose_by__(index.constants, index.order, index.fewest)
         return index
 
@@ -136,6 +148,46 @@ class KernelTemplate(Overloads, Namespace):
         self.__items__[key] = kernel
         return kernel
 
+    def __choose_carefully__(self, /, **constants: Any) -> Kernel | KernelTemplate:
+        """Return the kernel with these `constants`, or the kernels, among which a call chooses.
+
+        Raises :class:`~cuda_ext.errors.ArgumentError` without one.
+        """
+        from cuda_ext.runtime.overloads import NotBuiltError  # known choices need none
+
+        self.__check_names__()
+        try:
+            chosen = self.__overloads__.choose_by_constants(constants)
+        except NotBuiltError as error:
+            return self.__compile__(error, constants)
+        if len(chosen) == 1:
+            return _kernel(self.__library__, chosen[0].expression)
+        template = KernelTemplate(self.__library__, self.__qualified__, [each.expression for each in chosen])
+        template.__chosen__ = {**self.__chosen__, **constants}
+        return template
+
+    def __compile__(self, error: NotBuiltError, constants: Mapping[str, object]) -> Kernel:
+        """Compile the kernel that was not built for `constants` on demand, or raise `error`, completed."""
+        from cuda_ext.runtime.launch.python_arguments import is_meant
+        from cuda_ext.runtime.missing_kernel import advise_line
+
+        library = self.__library__
+        remedies = [error.remedy, *(advise_line(library, name) for name in error.alike[:1])]
+        if len(error.alike) == 1:
+            try:
+                kernel: Kernel = Namespace(library, "")[error.alike[0]]
+                known = constants.keys() & kernel.constants.keys()
+                meanings = library.manifest.units[kernel._kernel.unit].meanings
+                if all(
+                    is_meant(constants[n], kernel.constants[n], self.__qualified__, meanings) for n in known
+                ):
+                    for name in known:  # other values that are not built have other kernels
+                        self.__overloads__.learn(name, constants[name])
+                    return kernel
+            except KernelNotFoundError as missing:
+                remedies[1] = missing.remedy  # with the reason why it is not compiled
+        raise ArgumentError(error.problem, remedy="; ".join(remedies)) from None
+
     def prepare(
         self, instantiations: Iterable[TemplateArguments], *, architectures: Sequence[str] | None = None
     ) -> Preparation:
@@ -157,11 +209,7 @@ class KernelTemplate(Overloads, Namespace):
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
-        if not self.__names__:
-            name = self.__qualified__
-            raise ArgumentError(
-                "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
-            )
+        self.__check_names__()
         # Calls with known types do not need these.
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
@@ -177,15 +225,28 @@ class KernelTemplate(Overloads, Namespace):
         # If constants are given by position, name each argument as the function names it.
         named = name_arguments(index.shapes, arguments, keywords)
         by_position = () if named else arguments
-        kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
+        from cuda_ext.runtime.overloads import NotBuiltError
+
+        try:
+            kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
+        except NotBuiltError as error:
+            kernel = self.__compile__(error, named or keywords)
         result = kernel(*arguments, **keywords)
         # Do not let types whose values were refused choose a kernel for the next call.
         if index.is_remembered(len(arguments)):
             self.__remember__(kernel, *arguments, **keywords)
         return result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        whole = super().__reduce__()
+        return (_choose, (*whole[1], self.__chosen__)) if self.__chosen__ else whole
+
     def __repr__(self) -> str:
         return f"<kernel template {self.__qualified__}: {join_names(self.__names__)}>"
+
+
+def _choose(module: Any, name: str, constants: Mapping[str, object]) -> Any:
+    return module[name].choose(**constants)
 
 
 def _qualify(namespace: Namespace, name: str) -> str:

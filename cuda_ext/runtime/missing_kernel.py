@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cuda_ext.errors import KernelNotFoundError, did_you_mean, join_names
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import plain_name
+from cuda_ext.runtime.arrays.dtypes import type_of_dtype
+from cuda_ext.runtime.launch.python_arguments import ENUMERATOR, plain_value
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.text.brackets import split_arguments
 
@@ -19,12 +25,12 @@ def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> K
             where=module,
             remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
         )
-    if line := _line_of_function(library, name):
+    if _line_of_function(library, name):
         built = join_names(library.names.overloads(plain))
         return KernelNotFoundError(
             f"{name} was not built ahead; built: {built}",
             where=module,
-            remedy=f'add "{line}" to `instantiate` and build again',
+            remedy=advise_line(library, name),
         )
     kernels = library.names.overloads(plain)
     if kernels or (obstacle and library.on_demand.owner(name)):
@@ -43,6 +49,51 @@ def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> K
         f"{module} has no kernel or symbol {name!r}",
         remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
     )
+
+
+def spell_alike(kernel: Kernel, wanted: Mapping[str, object], meanings: Mapping[str, str]) -> str:
+    """Write the name expression of a kernel like `kernel` with the constants `wanted`; nothing if unclear.
+
+    `meanings` are those of names in its source.
+    """
+    plain = plain_name(kernel.expression)
+    arguments = list(split_arguments(kernel.expression[len(plain) + 1 :].rpartition(">")[0]))
+    names = list(kernel.constants)
+    mangled = read_lowered_name(kernel.lowered)
+    if mangled is None or not mangled.arguments:  # of a front-end
+        given = {name: f"{name}={plain_value(value)!r}" for name, value in wanted.items()}
+        return f"{plain}<{', '.join(given.get(each.partition('=')[0], each) for each in arguments)}>"
+    # Without the arguments of parameters without names, the positions are not known.
+    known = [
+        each.spelling.title() if each.spelling in ("true", "false") else each.spelling
+        for each in mangled.arguments
+    ]
+    if known[: len(names)] != [*kernel.constants.values()]:
+        return ""
+    arguments += (_spell(text, text, meanings) for text in [*kernel.constants.values()][len(arguments) :])
+    for name, value in wanted.items():
+        arguments[names.index(name)] = _spell(value, kernel.constants[name], meanings)
+    return f"{plain}<{', '.join(arguments)}>" if all(arguments) else ""
+
+
+def _spell(value: object, like: str, meanings: Mapping[str, str]) -> str:
+    """Spell `value` in C++ as a template argument in place of `like`; nothing if that is not possible."""
+    value = plain_value(value)
+    enumerator = ENUMERATOR.fullmatch(like)
+    if isinstance(value, bool) or value in ("True", "False"):
+        return str(value).lower()
+    if isinstance(value, str):
+        named = [known for known in meanings if enumerator and known.endswith(f"::{value}")]
+        return [*named, type_of_dtype(value) or value][0]
+    if not isinstance(value, int):
+        return ""
+    number = f"({enumerator[1]}){value}" if enumerator else str(value)
+    return next((known for known, meaning in meanings.items() if enumerator and meaning == number), number)
+
+
+def advise_line(library: Library, name: str) -> str:
+    """Say which line builds the kernel `name`."""
+    return f'add "{_line_of_function(library, name) or name}" to `instantiate` and build again'
 
 
 def _kernels_with_arguments(library: Library, name: str) -> list[str]:

@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, did_you_mean, join_names
 from cuda_ext.facts.kernels import Kernel, Parameter
+from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, make_fields, suggest_array
 from cuda_ext.runtime.launch.configuration import OPTIONS
-from cuda_ext.runtime.launch.python_arguments import spelled_constants, values_of_constant
+from cuda_ext.runtime.launch.python_arguments import (
+    is_meant,
+    plain_value,
+    spelled_constants,
+    values_of_constant,
+)
+from cuda_ext.runtime.missing_kernel import spell_alike
 
 # The most kernels and types that a message lists.
 _MOST_LISTED = 10
+_MOST_NEAREST = 5
+
+
+class NotBuiltError(ArgumentError):
+    """No kernel has these constants. ``alike`` names those that would, the nearest first."""
+
+    alike: Sequence[str] = ()
 
 
 class OverloadIndex:
     """The `kernels` of one name.
 
-    ``shapes`` has one kernel for each set of names of parameters and constants. The other attributes are what
-    a remembered choice depends on, for ``_launch.Overloads``: the values of ``constants``, by their names and
-    types; the names in ``order``, the arguments of the function, if more are given by position than the
-    ``fewest`` parameters of a kernel.
+    `meanings` are those of names in the kernels' sources. ``shapes`` has one kernel for each set of names of
+    parameters and constants. The other attributes are what a remembered choice depends on, for
+    ``_launch.Overloads``: the values of ``constants``, by their names and types; the names in ``order``, the
+    arguments of the function, if more are given by position than the ``fewest`` parameters of a kernel.
     """
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
+    def __init__(self, kernels: Sequence[Kernel], meanings: Mapping[str, str] = {}) -> None:
         self._kernels = kernels
+        self._meanings = meanings
         self._all = (1 << len(kernels)) - 1
         shapes: dict[tuple[object, ...], _Shape] = {}
         # The kernels with a constant, by its name and text.
@@ -114,17 +129,67 @@ class OverloadIndex:
         A constant of one kernel may be a parameter of another.
         """
         chosen = self._all
-        for name in self._with.keys() & named.keys():
-            texts = self._with[name]
-            found = (texts.get(text, 0) for text in spelled_constants(named[name]))
-            chosen &= reduce(or_, found, self._without[name])
+        wanted = {name: value for name, value in named.items() if name in self._with}
+        for name, value in wanted.items():
+            chosen &= self._that_have(name, value) | self._without[name]
         if chosen:
             return chosen
-        wanted = {name: value for name, value in named.items() if name in self._with}
-        spelled = ", ".join(f"{name}={describe_value(value)}" for name, value in wanted.items())
-        built = (f"{name}={join_names(self._with[name], _MOST_LISTED)}" for name in wanted)
-        limit = ", not in all combinations" if len(wanted) > 1 else ""
-        raise ArgumentError(f"no kernel was built for {spelled}", remedy=f"built: {'; '.join(built)}{limit}")
+        raise self._not_built(wanted)
+
+    def choose_by_constants(self, wanted: Mapping[str, object]) -> list[Kernel]:
+        """Return the kernels that have these constants.
+
+        Raises :class:`NotBuiltError` without one, and :class:`ArgumentError` for names that none has.
+        """
+        for name in wanted:
+            if name not in self._with:
+                hint = did_you_mean(name, self._with)
+                known = f"they have {', '.join(self._with)}" if self._with else "choose one with brackets"
+                raise ArgumentError(
+                    f"no kernel has a template parameter {name!r}",
+                    remedy="; ".join(filter(None, [hint, known])),
+                )
+        chosen = self._all
+        for name, value in wanted.items():
+            chosen &= self._that_have(name, value)
+        if not chosen:
+            raise self._not_built(wanted)
+        return [*self._in(chosen)]
+
+    def learn(self, name: str, value: object) -> None:
+        """Let C tell `value`, for the constant `name`, from all others."""
+        if isinstance(value, Hashable):
+            self.constants[name].setdefault(type(value), {}).setdefault(value, value)
+
+    def _that_have(self, name: str, value: object) -> int:
+        """Return the kernels whose constant `name` is what `value` means."""
+        texts = self._with[name]
+        if found := reduce(or_, (texts.get(text, 0) for text in spelled_constants(value)), 0):
+            return found
+        template = plain_name(self._kernels[0].expression)
+        for text, kernels in texts.items():
+            if is_meant(value, text, template, self._meanings):
+                found |= kernels
+        if found:
+            self.learn(name, value)
+        return found
+
+    def _not_built(self, wanted: Mapping[str, object]) -> NotBuiltError:
+        """Return the error for constants that no kernel has, with the kernels that differ in the fewest."""
+        having = {name: self._that_have(name, value) for name, value in wanted.items()}
+        differing = [
+            {name: value for name, value in wanted.items() if not having[name] >> number & 1}
+            for number in range(len(self._kernels))
+        ]
+        nearest = sorted(range(len(self._kernels)), key=lambda number: len(differing[number]))
+        spelled = ", ".join(f"{name}={describe_value(plain_value(value))}" for name, value in wanted.items())
+        names = [self._kernels[number].expression for number in nearest]
+        error = NotBuiltError(
+            f"no kernel was built for {spelled}", remedy=f"nearest: {join_names(names, _MOST_NEAREST)}"
+        )
+        alike = (spell_alike(self._kernels[n], differing[n], self._meanings) for n in nearest)
+        error.alike = [*dict.fromkeys(filter(None, alike))]
+        return error
 
     def _refuse(
         self,

@@ -82,7 +82,13 @@ _NOT_NAMES = frozenset(
 )
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(<[^;{}()]*>)?\s*\(|[;{}]")
 _TEMPLATE = re.compile(r"\s*template\s*<")
-_TEMPLATE_HEAD = re.compile(r"\btemplate\b(?:\s*<(?:[^<>;{}]|<[^<>;{}]*>)*>)?")
+# Brackets in brackets are read to this depth, and comparisons only in parentheses.
+_IN_PARENTHESES = r"\((?:[^();{}]|\([^();{}]*\))*\)"
+_IN_ANGLES = rf"<(?:[^<>();{{}}]|{_IN_PARENTHESES}|<(?:[^<>();{{}}]|{_IN_PARENTHESES}|<[^<>;{{}}]*>)*>)*>"
+_TEMPLATE_HEAD = re.compile(rf"\btemplate\b(?:\s*{_IN_ANGLES})?")
+_TYPE_PARAMETER = re.compile(
+    r"(?:template\s*<.*>\s*)?(?:class|typename)\s*(\.\.\.)?\s*([^\W\d]\w*)?", re.DOTALL
+)
 _QUALIFIED_TEMPLATE = re.compile(r"((?:\b[^\W\d]\w*\s*::\s*)*\b[^\W\d]\w*)\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
 _ATTRIBUTES = re.compile(r"\[\[(?:(?!\[\[).)*?\]\]")
@@ -324,6 +330,22 @@ def _parameter(declared: str) -> DeclaredParameter:
     if match is None or match[1] in _TYPE_WORDS or before.endswith("::") or not words:
         return DeclaredParameter("", declared, "..." in declared)
     return DeclaredParameter(match[1], before, "..." in declared)
+
+
+def template_parameters(head: str) -> tuple[DeclaredParameter, ...]:
+    """Read the parameters of a template from its `head`; none if it is not clear.
+
+    >>> [each.name for each in template_parameters("template <class T, int N, bool = (N > 2), int... Is>")]
+    ['T', 'N', '', 'Is']
+    """
+    head = re.sub(_IN_PARENTHESES, lambda match: re.sub("[<>]", " ", match[0]), head)  # comparisons
+    match = re.fullmatch(r"template\s*<(.*)>", head, re.DOTALL)
+    return tuple(map(_template_parameter, split_arguments(match[1]))) if match else ()
+
+
+def _template_parameter(declared: str) -> DeclaredParameter:
+    match = _TYPE_PARAMETER.fullmatch(declared.partition("=")[0].strip())
+    return DeclaredParameter(match[2] or "", "class", match[1] is not None) if match else _parameter(declared)
 
 
 def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParameter, ...] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.layouts import describe_layouts, members_of
@@ -19,9 +19,10 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import SIZES, Kernel, Parameter
 from cuda_ext.formats.definitions import read_definitions
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
-from cuda_ext.text.declarations import DeclaredParameter, find_parameters
+from cuda_ext.text.declarations import Declaration, DeclaredParameter, find_parameters, template_parameters
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -95,7 +96,9 @@ def describe(
         declared = _declared_parameters(unit, name, slots, types)
         if declared is None and slots:
             notes[_NO_NAMES].append(name)
-        kernels[lowered] = Kernel(name, lowered, 0, tuple(_parameters(slots, types, declared)))
+        parameters = tuple(_parameters(slots, types, declared))
+        constants = dict(_constants(unit, name, lowered, parameters))
+        kernels[lowered] = Kernel(name, lowered, 0, parameters, constants=constants)
     symbols = {}
     for lowered, variable in image.signatures.symbols.items():
         probed_type = probed[lowered].variable if lowered in probed else None
@@ -170,9 +173,7 @@ def _declared_parameters(
 ) -> Sequence[DeclaredParameter] | None:
     """Find the source's declaration of the parameters of the kernel `name`; ``None`` if it is not clear."""
     last = base_name(name)
-    declarations = [k for k in declarations_of(unit).kernels if base_name(k.name) == last]
-    exact = [k for k in declarations if k.name == plain_name(name)]
-    candidates = [k.parameters for k in exact or declarations]
+    candidates = [k.parameters for k in _declarations(unit, name)]
     if not any(d.name for c in candidates for d in c):  # a macro of another header marks the definition
         found = find_parameters((unit.source, *unit.headers.values()), last)
         candidates += [found] if found is not None else []
@@ -189,6 +190,50 @@ def _declared_parameters(
     best = max(fitting, key=likeness)
     names = [d.name or f"arg{i}" for i, d in enumerate(best)]
     return best if len(names) == len(set(names)) else None
+
+
+def _declarations(unit: TranslationUnit, name: str) -> list[Declaration]:
+    """Return the declarations of kernels called `name`, or of those in other namespaces if there is none."""
+    last = base_name(name)
+    declarations = [k for k in declarations_of(unit).kernels if base_name(k.name) == last]
+    return [k for k in declarations if k.name == plain_name(name)] or declarations
+
+
+def _constants(
+    unit: TranslationUnit, name: str, lowered: str, parameters: Sequence[Parameter]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of template parameters and the arguments, as Python spells them.
+
+    If the source has several templates of this name for such parameters of the kernel, they must name their
+    parameters alike; prototypes do not count.
+    """
+    mangled = read_lowered_name(lowered)
+    if mangled is None or not mangled.arguments:
+        return
+    found = [k for k in _declarations(unit, name) if _expand_pack(k.parameters, len(parameters)) is not None]
+    found = [k for k in found if k.is_definition] or found
+    values = [_spell_argument(argument) for argument in mangled.arguments]
+    heads = {tuple(template_parameters(k.template)) for k in found if k.template != "template"}
+    named = {tuple(each.name for each in head) for head in heads if _fits(head, values)}
+    names = named.pop() if len(named) == 1 else ()
+    if any(each.is_pack for head in heads for each in head):
+        values[len(names) - 1 :] = [", ".join(values[len(names) - 1 :])]
+    for each, value in zip(names, values, strict=False):
+        if each:
+            yield each, value
+
+
+def _fits(head: Sequence[DeclaredParameter], values: Sequence[str]) -> bool:
+    """Return True if a template with the parameters `head` takes as many arguments as there are `values`."""
+    *first, last = head or (DeclaredParameter("", ""),)
+    is_enough = len(values) >= len(first) if last.is_pack else len(values) == len(head)
+    return is_enough and not any(parameter.is_pack for parameter in first)
+
+
+def _spell_argument(argument: LoweredType | LoweredValue) -> str:
+    if isinstance(argument, LoweredValue) and argument.spelling in ("true", "false"):
+        return argument.spelling.title()
+    return normalise(argument.spelling)
 
 
 def _expand_pack(declared: Sequence[DeclaredParameter], count: int) -> Sequence[DeclaredParameter] | None:

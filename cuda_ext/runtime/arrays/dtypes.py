@@ -80,6 +80,26 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     return (_COMPLEX[name], *dtypes) if name in _COMPLEX else dtypes
 
 
+def dtypes_of(type_: str) -> tuple[str, ...]:
+    """Return the names of the dtypes that stand for the C++ type `type_` as a template argument.
+
+    >>> dtypes_of("__half"), dtypes_of("complex<float>"), dtypes_of("float4")
+    (('float16',), ('complex64',), ())
+    """
+    name = type_.rpartition("::")[2]
+    return _SCALARS.get(type_) or ((_COMPLEX[name],) if "complex" in name and name in _COMPLEX else ())
+
+
+def type_of_dtype(dtype: str) -> str:
+    """Return the C++ type for the name of a dtype; empty if there is none.
+
+    >>> type_of_dtype("float16"), type_of_dtype("int8"), type_of_dtype("int64"), type_of_dtype("float")
+    ('__half', 'signed char', 'long long', '')
+    """
+    types = [type_ for type_, dtypes in _SCALARS.items() if dtype == dtypes[0] and not type_.endswith("_t")]
+    return types[-1] if types else ""
+
+
 def is_complex(type_: str) -> bool:
     """Return True if complex numbers can be passed for this C++ structure.
 

@@ -42,6 +42,9 @@ else:
                 return self.__launch_carefully__(*arguments, **keywords)
 
         class Overloads(Launch):
+            def choose(self, /, **constants):
+                return self.__choose_carefully__(**constants)
+
             def __choose_by__(self, *_):
                 pass
 
@@ -93,6 +96,7 @@ class FastLaunch(Launch):
 
     _kernel: Kernel
     _structures: tuple[type[Any] | None, ...]  # the class of each parameter that is a known structure
+    _learned: dict[str, dict[object, object]]  # arguments that mean the constant of this name, for C
     _candidates: tuple[FastLaunch, ...]
     _is_bound: bool
 
@@ -106,7 +110,8 @@ class FastLaunch(Launch):
         can_derive = all(map(_can_derive, kernel.hidden))
         parameters = _describe(kernel.parameters, structures) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
-        constants = tuple(_constants(kernel)) if kernel.constants else ()
+        learned: dict[str, dict[object, object]] = {sys.intern(name): {} for name in kernel.constants}
+        constants = (*_constants(kernel), *learned.items()) if learned else ()
         # Constants by position have the positions of the Python function's arguments.
         order = tuple(map(sys.intern, kernel.order)) if constants else ()
         is_bound = bound is not None
@@ -114,6 +119,7 @@ class FastLaunch(Launch):
         launch = super().__new__(cls, parameters, candidates, is_bound, hidden, constants, order, **place)
         launch._kernel = kernel
         launch._structures = structures
+        launch._learned = learned
         launch._candidates = candidates
         launch._is_bound = is_bound
         return launch

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import numbers
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel
+from cuda_ext.runtime.arrays.dtypes import dtypes_of
 
+# An enumerator, as lowered names have it: its type and its number.
+ENUMERATOR = re.compile(r"\(([^()]*)\)(-?\d+)")
 _WORDS = {"True": True, "False": False, "None": None}
 # Options of Triton in a launch.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
@@ -88,13 +94,58 @@ def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any])
         )
 
 
+def is_meant(value: Any, text: str, template: str = "", meanings: Mapping[str, str] = {}) -> bool:
+    """Return True if the argument `value` means the constant `text`: a value, or a type by one of its dtypes.
+
+    Strings also name functions, types and enumerators, as the `meanings` of names where `template` is.
+
+    >>> is_meant(64, "64"), is_meant(1, "True"), is_meant(1, "(Mode)1"), is_meant("float16", "__half")
+    (True, False, True, True)
+    """
+    value = plain_value(value)
+    if text in spelled_constants(value):
+        return True
+    if isinstance(value, str):
+        return _is_named(value, text, template, meanings)
+    enumerator = ENUMERATOR.fullmatch(text)
+    return enumerator is not None and type(value) is int and int(enumerator[2]) == value
+
+
 def spelled_constants(value: object) -> set[str]:
-    """Return the texts of the constants that `value` may mean: strings also name dtypes and functions."""
+    """Return the texts of the constants that are equal to `value`: strings also name dtypes and functions."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         value = int(value)
     if value is None or isinstance(value, bool | int | float | str | tuple):
         return {repr(value), value} if isinstance(value, str) else {repr(value)}
     return set()
+
+
+def plain_value(value: Any) -> Any:
+    """Return the number or text that stands for `value`: that of an enumeration, and the name of a dtype."""
+    if isinstance(value, Enum):
+        value = value.value
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, type):  # of numpy's scalars
+        return value.__name__
+    return str(value).removeprefix("torch.") if "dtype" in type(value).__name__.lower() else value
+
+
+def _is_named(value: str, text: str, template: str, meanings: Mapping[str, str]) -> bool:
+    if value in ("true", "false"):
+        return text == value.title()
+    from cuda_ext.formats.lowered_names.meanings import spell_out  # not needed for numbers
+
+    if value.removeprefix("torch.") in dtypes_of(text):
+        return True
+    meant = spell_out(f"{template}<{value}>", meanings)[len(template) + 1 : -1]
+    inner = (
+        known for known, meaning in meanings.items() if meaning == text
+    )  # an enumerator without its type
+    return meant == text or any(known.endswith(f"::{value}") for known in inner)
 
 
 def values_of_constant(text: str) -> list[object]:
@@ -111,6 +162,8 @@ def values_of_constant(text: str) -> list[object]:
         return [_WORDS[text], text]
     if text[:1] in ("'", '"') and "\\" not in text:
         return [text[1:-1], text]
+    if enumerator := ENUMERATOR.fullmatch(text):
+        return [int(enumerator[2]), text]
     for kind in (int, float):
         try:
             value = kind(text)

@@ -17,7 +17,8 @@ typedef struct Launch {
   int parameter_count;
   Hidden* hidden; /* in the order of their positions */
   int hidden_count;
-  PyObject* constants; /* a tuple of (name, value): constants that a call may repeat; NULL for none */
+  PyObject* constants; /* a tuple of (name, value): constants that a call may repeat; NULL for none. A dictionary has
+                        * further values for the name, to themselves. */
   PyObject* order;     /* the names of parameters and constants, where constants may be given by position; NULL for none */
   PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
   int is_bound;         /* whether the configuration is fixed */
@@ -42,7 +43,11 @@ static int find_device(Launch* launch, int device, OnDevice* copy) {
 static int is_constant(const Launch* launch, PyObject* name, PyObject* value) {
   for (Py_ssize_t i = 0; launch->constants && i < PyTuple_GET_SIZE(launch->constants); i++) {
     PyObject* constant = PyTuple_GET_ITEM(launch->constants, i);
-    if (PyTuple_GET_ITEM(constant, 0) == name && are_equal_constants(PyTuple_GET_ITEM(constant, 1), value)) return 1;
+    if (PyTuple_GET_ITEM(constant, 0) != name) continue;
+    PyObject* known = PyTuple_GET_ITEM(constant, 1);
+    if (PyDict_CheckExact(known)) known = PyDict_GET_SIZE(known) ? PyDict_GetItemWithError(known, value) : NULL;
+    if (known && are_equal_constants(known, value)) return 1;
+    if (PyErr_Occurred()) return 0;
   }
   return 0;
 }

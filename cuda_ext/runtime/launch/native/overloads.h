@@ -75,18 +75,18 @@ static int add_type_keys(const State* state, PyObject* argument, Keys* keys) {
   return 0;
 }
 
-/* Whether `argument` may be equal to a constant: anything that is no array and like a number, a text or a tuple. */
-static int can_be_constant(const State* state, PyObject* argument) {
-  if (find_array_type(&state->types, argument)) return 0;
+/* Whether `argument` may be equal to a constant: anything that is like a number, a text or a tuple. */
+static int can_be_constant(PyObject* argument) {
   return argument == Py_None || PyIndex_Check(argument) || PyFloat_Check(argument) || PyUnicode_Check(argument) ||
          PyTuple_Check(argument);
 }
 
-/* Add the value of `argument` if it is one of the constants that kernels have, by their types; or its type, if all other
- * values choose the same kernel. Returns as above. */
+/* Add the value of `argument` if it is one of the constants that kernels have, by their types, or is known to mean one; or
+ * its type, if all other values choose the same kernel. Returns as above. */
 static int add_constant_key(const State* state, PyObject* by_type, PyObject* argument, Keys* keys) {
-  if (!can_be_constant(state, argument)) return add_type_keys(state, argument, keys);
+  if (find_array_type(&state->types, argument)) return add_type_keys(state, argument, keys);
   PyObject* values = PyDict_GetItemWithError(by_type, (PyObject*)Py_TYPE(argument));
+  if (!values && !PyErr_Occurred() && !can_be_constant(argument)) return add_type_keys(state, argument, keys);
   PyObject* known = values ? PyDict_GetItemWithError(values, argument) : NULL;
   if (PyErr_Occurred()) return -1;
   const int is_number = PyLong_CheckExact(argument) || PyFloat_CheckExact(argument);
@@ -106,12 +106,16 @@ static void release_keys(PyObject* const* keys, int count) {
   for (int i = 0; i < count; i++) Py_DECREF(keys[i]);
 }
 
-/* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options, to be
- * released in any case. Returns 0, or -1, perhaps with an exception. */
-static int find_keys(const Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
-                     Keys* keys) {
+/* What asks for a kernel: a launch, or constants alone, with a key of their own. */
+typedef enum { LAUNCH, CHOICE } Asked;
+
+/* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options of a launch,
+ * to be released in any case. Returns 0, or -1, perhaps with an exception. */
+static int find_keys(const Overloads* overloads, Asked asked, PyObject* const* arguments, Py_ssize_t count,
+                     PyObject* names, Keys* keys) {
   keys->count = 0;
   keys->hash = (size_t)count;
+  if (asked == CHOICE) add_key(keys, Py_Ellipsis);
   if (count + (names ? PyTuple_GET_SIZE(names) : 0) > MOST_PARAMETERS) return -1;
   const Py_ssize_t named_count = overloads->order ? PyTuple_GET_SIZE(overloads->order) : 0;
   const int by_order = count > overloads->fewest && count <= named_count;
@@ -121,7 +125,7 @@ static int find_keys(const Overloads* overloads, PyObject* const* arguments, Py_
   Options options;
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
-    if (find_option(&overloads->base.state->names, &options, name)) continue;
+    if (asked == LAUNCH && find_option(&overloads->base.state->names, &options, name)) continue;
     add_key(keys, name);
     if (add_keys(overloads, name, arguments[count + i], keys)) return -1;
   }
@@ -142,14 +146,14 @@ static const Chosen* find_chosen(Table* table, PyObject* const* keys, int count,
 }
 
 /* The kernel that was chosen before for such arguments; NULL, perhaps with an exception, if none was. */
-static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  if (overloads->only) return overloads->only;
+static PyObject* find_kernel(Overloads* overloads, Asked asked, PyObject* const* arguments, Py_ssize_t count,
+                             PyObject* names) {
   Table* table = LOAD_POINTER(overloads->table);
   if (!table) return NULL;
   Keys keys;
   Chosen** place;
   const Chosen* chosen = NULL;
-  if (!find_keys(overloads, arguments, count, names, &keys)) {
+  if (!find_keys(overloads, asked, arguments, count, names, &keys)) {
     chosen = find_chosen(table, keys.items, keys.count, keys.hash, &place);
   }
   release_keys(keys.items, keys.count);
@@ -158,7 +162,8 @@ static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, P
 
 static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
-  PyObject* kernel = find_kernel(overloads, arguments, PyVectorcall_NARGS(flags), names);
+  PyObject* kernel = overloads->only;
+  if (!kernel) kernel = find_kernel(overloads, LAUNCH, arguments, PyVectorcall_NARGS(flags), names);
   if (!kernel) return launch_carefully(self, arguments, flags, names);
   return PyObject_Vectorcall(kernel, arguments, flags, names);
 }
@@ -187,21 +192,20 @@ static void free_chosen(Chosen* chosen) {
   PyMem_Free(chosen);
 }
 
-static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count, PyObject* names) {
-  Overloads* overloads = (Overloads*)self;
-  if (given_count < 1) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
+/* Remember `kernel` for arguments like these. Returns 0, or -1 with an exception. */
+static int store_kernel(Overloads* overloads, Asked asked, PyObject* kernel, PyObject* const* arguments, Py_ssize_t count,
+                        PyObject* names) {
   Keys keys;
-  const int failed = find_keys(overloads, given + 1, given_count - 1, names, &keys);
+  const int failed = find_keys(overloads, asked, arguments, count, names, &keys);
   Chosen* chosen = failed ? NULL : PyMem_Malloc(sizeof *chosen + (size_t)keys.count * sizeof *chosen->keys);
   if (!chosen) {
     release_keys(keys.items, keys.count);
-    if (!failed) return PyErr_NoMemory();
-    if (drop_exception()) return NULL;
-    Py_RETURN_NONE;
+    if (!failed) PyErr_NoMemory();
+    return failed ? drop_exception() : -1;
   }
-  *chosen = (Chosen){.kernel = Py_NewRef(given[0]), .hash = keys.hash, .count = keys.count};
+  *chosen = (Chosen){.kernel = Py_NewRef(kernel), .hash = keys.hash, .count = keys.count};
   memcpy(chosen->keys, keys.items, (size_t)keys.count * sizeof *chosen->keys); /* with their references */
-  Py_BEGIN_CRITICAL_SECTION(self);
+  Py_BEGIN_CRITICAL_SECTION(overloads);
   Table* table = overloads->chosen_count < MOST_CHOSEN ? reserve_slot(overloads) : NULL;
   Chosen** place;
   if (table && !find_chosen(table, keys.items, keys.count, keys.hash, &place)) {
@@ -211,7 +215,26 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
   }
   Py_END_CRITICAL_SECTION();
   if (chosen) free_chosen(chosen);
+  return 0;
+}
+
+static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count, PyObject* names) {
+  if (given_count < 1) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
+  if (store_kernel((Overloads*)self, LAUNCH, given[0], given + 1, given_count - 1, names)) return NULL;
   Py_RETURN_NONE;
+}
+
+static PyObject* choose_kernel(PyObject* self, PyObject* const* constants, Py_ssize_t count, PyObject* names) {
+  Overloads* overloads = (Overloads*)self;
+  if (count) return PyErr_Format(PyExc_TypeError, "expected constants by name, found %R", constants[0]);
+  PyObject* known = find_kernel(overloads, CHOICE, constants, 0, names);
+  if (known) return Py_NewRef(known);
+  if (drop_exception()) return NULL;
+  PyObject* method = PyObject_GetAttr(self, overloads->base.state->names.choose);
+  PyObject* kernel = method ? PyObject_Vectorcall(method, constants, 0, names) : NULL;
+  Py_XDECREF(method);
+  if (kernel && store_kernel(overloads, CHOICE, kernel, constants, 0, names)) Py_CLEAR(kernel);
+  return kernel;
 }
 
 static PyObject* choose_by(PyObject* self, PyObject* arguments) {
@@ -238,6 +261,10 @@ static PyObject* choose_by(PyObject* self, PyObject* arguments) {
 }
 
 static PyMethodDef overloads_methods[] = {
+    {"choose", (PyCFunction)(void (*)(void))choose_kernel, METH_FASTCALL | METH_KEYWORDS,
+     "choose($self, /, **constants)\n--\n\n"
+     "Return the kernel with these template parameters or constants, by their names.\n\n"
+     "If several have them, it returns these kernels, among which a call or another choice decides."},
     {"__choose_by__", choose_by, METH_VARARGS,
      "__choose_by__(constants, order, fewest)\n--\n\n"
      "Let values of these constants choose, which are by name, type and value; by position where there are more "
