@@ -103,7 +103,7 @@ class Kernel(FastLaunch):
             if self._prepare((*arguments, *keywords.values())):
                 return self(*arguments, **keywords)
         from cuda_ext.runtime.launch.arguments import describe_value
-        from cuda_ext.runtime.launch.configuration import LaunchOptions
+        from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
             is_meant,
@@ -117,11 +117,14 @@ class Kernel(FastLaunch):
             return self(*flat[0], **flat[1])
         if by_name := name_arguments([self._kernel], arguments, keywords):
             return self(**by_name)
-        if constants := self.constants.keys() & keywords.keys():
+        if constants := (self.constants.keys() & keywords.keys()) - OPTIONS:
+            from cuda_ext.formats.spelling import plain_name
+
+            template = plain_name(self.expression)
             meanings = self._library.manifest.units[self._kernel.unit].meanings
             for name in constants:
                 value = keywords.pop(name)
-                if is_meant(value, self.constants[name], self.expression, meanings):
+                if is_meant(value, self.constants[name], template, meanings):
                     if isinstance(value, Hashable):
                         self._learned[name].setdefault(value, value)
                 else:

@@ -11,7 +11,7 @@ from cuda_ext.formats.spelling import plain_name
 from cuda_ext.runtime.arrays.dtypes import type_of_dtype
 from cuda_ext.runtime.launch.python_arguments import ENUMERATOR, plain_value
 from cuda_ext.runtime.loaded_library import Library
-from cuda_ext.text.brackets import split_arguments
+from cuda_ext.text.brackets import closing_bracket, split_arguments
 
 
 def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
@@ -57,7 +57,10 @@ def spell_alike(kernel: Kernel, wanted: Mapping[str, object], meanings: Mapping[
     `meanings` are those of names in its source.
     """
     plain = plain_name(kernel.expression)
-    arguments = list(split_arguments(kernel.expression[len(plain) + 1 :].rpartition(">")[0]))
+    end = closing_bracket(kernel.expression, len(plain) + 1, "<>")
+    arguments = list(split_arguments(kernel.expression[len(plain) + 1 : end]))
+    if wanted.keys() - kernel.constants.keys():
+        return ""
     names = list(kernel.constants)
     mangled = read_lowered_name(kernel.lowered)
     if mangled is None or not mangled.arguments:  # of a front-end
@@ -70,10 +73,13 @@ def spell_alike(kernel: Kernel, wanted: Mapping[str, object], meanings: Mapping[
     ]
     if known[: len(names)] != [*kernel.constants.values()]:
         return ""
-    arguments += (_spell(text, text, meanings) for text in [*kernel.constants.values()][len(arguments) :])
+    # Defaults may be left out behind the last argument that differs.
+    needed = max([len(arguments), *(names.index(name) + 1 for name in wanted)])
+    defaults = [_spell(text, text, meanings) for text in kernel.constants.values()]
+    arguments += defaults[len(arguments) : needed]
     for name, value in wanted.items():
         arguments[names.index(name)] = _spell(value, kernel.constants[name], meanings)
-    return f"{plain}<{', '.join(arguments)}>" if all(arguments) else ""
+    return f"{plain}<{', '.join(arguments)}{kernel.expression[end:]}" if all(arguments) else ""
 
 
 def _spell(value: object, like: str, meanings: Mapping[str, str]) -> str:

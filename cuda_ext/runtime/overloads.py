@@ -183,10 +183,8 @@ class OverloadIndex:
         ]
         nearest = sorted(range(len(self._kernels)), key=lambda number: len(differing[number]))
         spelled = ", ".join(f"{name}={describe_value(plain_value(value))}" for name, value in wanted.items())
-        names = [self._kernels[number].expression for number in nearest]
-        error = NotBuiltError(
-            f"no kernel was built for {spelled}", remedy=f"nearest: {join_names(names, _MOST_NEAREST)}"
-        )
+        names = [self._kernels[number].expression for number in nearest[:_MOST_NEAREST]]
+        error = NotBuiltError(f"no kernel was built for {spelled}", remedy=f"nearest: {join_names(names)}")
         alike = (spell_alike(self._kernels[n], differing[n], self._meanings) for n in nearest)
         error.alike = [*dict.fromkeys(filter(None, alike))]
         return error

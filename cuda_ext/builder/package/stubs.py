@@ -11,11 +11,11 @@ For type checkers, a module has no brackets. So the stub also declares the modul
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from cuda_ext.builder.package.constant_stubs import keywords_of, quote, template_arguments
 from cuda_ext.builder.package.structure_stubs import structure_members
 from cuda_ext.builder.package.stub_names import Namespace, gather
 from cuda_ext.errors import escape_controls
@@ -25,10 +25,11 @@ from cuda_ext.facts.manifest import Manifest
 from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.text.brackets import split_arguments
 
 # The generated types are consistent. Checking that would take minutes with thousands of overloads.
 _PRAGMAS = ("# mypy: ignore-errors", "# pyright: basic")
+# The most kernels of a name that have classes of their own, and whose signatures are listed.
+_MOST_CLASSES = 16
 # Structures that are passed as something else than their bytes, too.
 _STRUCTURES = {
     **dict.fromkeys(("__half", "__nv_bfloat16"), "Half"),
@@ -172,22 +173,30 @@ class _Writer:
         (_, first), *others = kernels
         if not others and not inner and first.expression == full:
             return self._kernel(first), self._describe(first)
-        results = [
-            (self._template_arguments(item), self._kernel(kernel))
-            for item, kernel in kernels
-            if item is not None
-        ]
+        if len(kernels) > _MOST_CLASSES:
+            self._known |= {kernel.expression: self._launch(kernel, "Kernel", "") for _, kernel in kernels}
+        items: dict[str, list[str]] = {}
+        for item, kernel in kernels:
+            if item is not None:
+                items.setdefault(self._kernel(kernel), []).append(item)
+        results = [(self._template_arguments(*taken), type_) for type_, taken in items.items()]
         # Where brackets are taken twice, the first ones give a template.
-        complete = len(results) == len(kernels) or first.expression == full
+        complete = all(item is not None for item, _ in kernels) or first.expression == full
         on_demand = f"{self._types}.Kernel" if complete else self._any
         results.append((f"{self._types}.TemplateArguments", on_demand))
         body = [*inner, *self._select(results)] if len(results) > 1 else [*inner]
-        calls = dict.fromkeys((*self._parameters(kernel), self._keywords(kernel)) for _, kernel in kernels)
-        for call in calls:
+        body += self._choices([kernel for _, kernel in kernels])
+        calls: dict[tuple[tuple[str, ...], str], list[Kernel]] = {}
+        for _, kernel in kernels:
+            calls.setdefault((self._parameters(kernel), self._keywords(kernel)), []).append(kernel)
+        for (parameters, keywords), alike in calls.items():
             body += [self._overload] if len(calls) > 1 else []
-            body += self._method("__call__", call)
+            constants = self._constants(alike, parameters)
+            body += self._method("__call__", [*parameters, *constants, keywords])
         sources = ", ".join(dict.fromkeys(self._sources[kernel.unit] for _, kernel in kernels))
-        signatures = (f"    {kernel.signature}" for _, kernel in kernels)
+        signatures = [f"    {kernel.signature}" for _, kernel in kernels[:_MOST_CLASSES]]
+        if more := kernels[_MOST_CLASSES:]:
+            signatures.append(f"    and {len(more)} more")
         head = [f"The kernels {full} of {sources}.", *self._comment_on(full)]
         doc = [*head, "", "Built ahead::", "", *signatures]
         return self._class(full, f"{self._types}.KernelTemplate", doc, body), doc
@@ -236,7 +245,10 @@ class _Writer:
 
     def _brackets(self, items: Mapping[str, str]) -> list[str]:
         """Write the brackets of a namespace or module. What is not known is a kernel compiled on demand."""
-        results = [(f"{self._literal}[{_quote(expression)}]", type_) for expression, type_ in items.items()]
+        by_type: dict[str, list[str]] = {}
+        for expression, type_ in items.items():
+            by_type.setdefault(type_, []).append(quote(expression))
+        results = [(f"{self._literal}[{', '.join(quoted)}]", type_) for type_, quoted in by_type.items()]
         return self._select([*results, (f"{self._builtins}.str", f"{self._types}.Kernel")]) if results else []
 
     def _select(self, results: Iterable[tuple[str, str]]) -> list[str]:
@@ -244,14 +256,8 @@ class _Writer:
         lines = [f"def __getitem__(self, item: {takes}, /) -> {type_}: ..." for takes, type_ in results]
         return [text for line in lines for text in (self._overload, line)]
 
-    def _template_arguments(self, item: str) -> str:
-        """Return the type of `item` in brackets, ``"double, 256"`` or ``"double", 256``."""
-        parts = [] if item.startswith("(") else list(split_arguments(item))
-        values = [f"{self._literal}[{_quote(part)}{_as_python(part)}]" for part in parts]
-        if len(values) == 1 and parts[0] == item:
-            return values[0]
-        separate = f" | {self._builtins}.tuple[{', '.join(values)}]" if len(values) > 1 else ""
-        return f"{self._literal}[{_quote(item)}]{separate}"
+    def _template_arguments(self, *items: str) -> str:
+        return template_arguments(items, self._typing, self._builtins)
 
     def _kernel(self, kernel: Kernel) -> str:
         """Write the class of `kernel` at its first use; return its name."""
@@ -262,16 +268,22 @@ class _Writer:
             )
         return self._known[kernel.expression]
 
-    def _launch(self, kernel: Kernel, base: str) -> str:
-        """Write the class that declares the call of `kernel` at its first use; return its name."""
-        declared = f"({', '.join(map(str, kernel.parameters))})"
+    def _launch(self, kernel: Kernel, base: str, declared: str | None = None) -> str:
+        """Write the class that declares the call of `kernel`, `declared` in C++, at its first use.
+
+        Return its name.
+        """
+        if declared is None:
+            declared = f"({', '.join(map(str, kernel.parameters))})"
         parameters, keywords = self._parameters(kernel), self._keywords(kernel)
+        # Kernels with other values share the class.
+        parameters += self._constants([kernel], parameters, is_any=True)
         key = base, declared, parameters, keywords
         if key not in self._launches:
             number = len(self._launches) + 1
             call = self._method("__call__", parameters)
             bound = self._class(f"bound_{number}", f"{self._typing}.Protocol", (), call)
-            body = self._method("__call__", [*parameters, keywords], doc=[declared])
+            body = self._method("__call__", [*parameters, keywords], doc=[declared] if declared else ())
             body += self._method("bind", [keywords], bound)
             self._launches[key] = self._class(f"launch_{number}", f"{self._types}.{base}", (), body)
         return self._launches[key]
@@ -303,16 +315,26 @@ class _Writer:
         parameters = [f"{spelled}: {type_}" for spelled, type_ in types.items()]
         if positional:  # the names of these are not those of the kernel
             parameters.insert(positional, "/")
-        constants = [each for each in kernel.constants if each.isidentifier() and each not in types]
-        if constants:
-            values = (self._constant(kernel.constants[name]) for name in constants)
-            parameters += ["*", *(f"{n}: {value} = ..." for n, value in zip(constants, values, strict=True))]
         return tuple(parameters)
 
-    def _constant(self, value: str) -> str:
-        """Return the type of the arguments that stand for this constant, as Python spells it."""
-        is_literal = value in ("True", "False", "None") or re.fullmatch(r"0|-?[1-9][0-9]*", value)
-        return f"{self._literal}[{value}]" if is_literal else f"{self._builtins}.object"
+    def _choices(self, kernels: Sequence[Kernel]) -> list[str]:
+        """Write ``choose``: with all constants it returns a kernel, else perhaps several."""
+        constants = keywords_of(kernels, ("self",), self._typing, self._builtins)
+        if not constants:
+            return []
+        types = {self._kernel(kernel) for kernel in kernels}
+        one = types.pop() if len(types) == 1 else f"{self._types}.Kernel"
+        every = [each.removesuffix(" = ...") for each in constants]
+        some = f"{self._types}.KernelTemplate | {one}"
+        declared = [self._method("choose", every, one), self._method("choose", constants, some)]
+        return [line for each in declared for line in (self._overload, *each)]
+
+    def _constants(
+        self, kernels: Sequence[Kernel], parameters: Sequence[str], is_any: bool = False
+    ) -> tuple[str, ...]:
+        """Return the keywords of a call for the constants of `kernels`, besides their `parameters`."""
+        taken = {each.partition(":")[0] for each in parameters} | _RESERVED
+        return keywords_of(kernels, taken, self._typing, self._builtins, is_any)
 
     def _class(self, name: str, base: str, doc: Sequence[str], body: Sequence[str] = ()) -> str:
         """Write a class called like `name`; return its name."""
@@ -374,14 +396,3 @@ class _Writer:
             unique += "_"
         self._taken.add(unique)
         return unique
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _as_python(argument: str) -> str:
-    """Return the other value that brackets take for the template argument: a number or a bool."""
-    if argument in ("true", "false"):
-        return f", {argument.title()}"
-    return f", {argument}" if re.fullmatch(r"0|-?[1-9][0-9]*", argument) else ""

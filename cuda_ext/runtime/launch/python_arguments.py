@@ -99,16 +99,18 @@ def is_meant(value: Any, text: str, template: str = "", meanings: Mapping[str, s
 
     Strings also name functions, types and enumerators, as the `meanings` of names where `template` is.
 
-    >>> is_meant(64, "64"), is_meant(1, "True"), is_meant(1, "(Mode)1"), is_meant("float16", "__half")
-    (True, False, True, True)
+    >>> is_meant(1, "True"), is_meant(1, "(Mode)1"), is_meant("float16", "__half"), is_meant(True, "1")
+    (True, True, True, False)
     """
     value = plain_value(value)
     if text in spelled_constants(value):
         return True
     if isinstance(value, str):
         return _is_named(value, text, template, meanings)
+    if type(value) is not int:
+        return False
     enumerator = ENUMERATOR.fullmatch(text)
-    return enumerator is not None and type(value) is int and int(enumerator[2]) == value
+    return int(enumerator[2]) == value if enumerator else text in _WORDS and _WORDS[text] == value
 
 
 def spelled_constants(value: object) -> set[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.package.generate import Package, generate, render_init
+from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.facts import manifest as manifest_file
 from tests.fixtures.device_code import module, unit
 
@@ -410,6 +411,42 @@ def test_kernels_with_the_same_parameters_share_their_call():
     text = stub(generate(module(unit("template <int N> __global__ void k(float* x) {}", *instantiate))))
     assert text.count("def __call__(") == 3  # of kernels, of the template, of bound launches
     assert text.count("(float* x)") < 5 * len(instantiate)
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_kernels_are_chosen_by_the_names_of_template_parameters(package, tool, tmp_path):
+    manifest = manifest_file.loads(package.files["manifest.json"], "manifest.json")
+    reduce = next(kernel for kernel in manifest.kernels if "double, 256" in kernel.expression)
+    many = [
+        reduce._replace(expression=f"ns::inner::reduce<{t}, {n}>", constants={"T": t, "N": f"{n}"})
+        for t in ("float", "double", "__half", "__nv_bfloat16")
+        for n in range(125)
+    ]
+    others = tuple(each for each in manifest.kernels if "reduce" not in each.expression)
+    text = write_stub(manifest._replace(kernels=(*others, *many)), {})
+    assert len(text) < 100_000
+    package = replace(package, files={**package.files, "__init__.pyi": text.encode()})
+    right = """
+from pkg import kernels
+from pkg.kernels import __kernels__
+
+
+def use(width: int, dtype: object) -> None:
+    kernels.ns.inner.reduce.choose(N=width, T=dtype)(0, 0, grid=1, block=1)
+    kernels.ns.inner.reduce.choose(N=width)(0, 0, T="float", grid=1, block=1)
+    kernels.ns.inner.reduce(0, 0, N=4, T=dtype, grid=1, block=1)
+    kernels.ns.inner.reduce["double", 100](0, 0, grid=1, block=1)
+    __kernels__["ns::inner::reduce<float, 3>"](0, y=0, grid=1, block=1)
+    kernels.axpy.choose(T="float").bind(grid=1, block=1)
+"""
+    wrong = """
+kernels.axpy.choose(U="float")
+kernels.axpy.choose("float")
+kernels.ns.inner.reduce(0, 0, N="wide", T="float", grid=1, block=1)
+"""
+    found = check(tool, package, tmp_path, f"{right}\n{wrong}")
+    first = len(right.splitlines()) + 2
+    assert {line for _, line in found} == {first + 1, first + 2, first + 3}
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])

@@ -34,7 +34,7 @@
   NAME(size, "__size__")                   \
   NAME(references, "__references__")       \
   NAME(assign, "__assign__")               \
-  NAME(read, "__read__")                \
+  NAME(read, "__read__")                   \
   NAME(choose, "__choose_carefully__")
 
 typedef struct Names {
