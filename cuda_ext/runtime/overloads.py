@@ -213,11 +213,12 @@ class OverloadIndex:
         spelled = (f"{name}={_describe_type(argument)}" for name, argument in named.items())
         types = ", ".join([*map(_describe_type, arguments), *spelled])
         if fits:
-            example = next(self._in(fits)).expression
-            missing = ", ".join(name for name in self._with if name not in named)
-            more = f", or give {missing}" if missing else ""
-            listed = _signatures([*self._in(fits)])
-            remedy = f'choose one with brackets, as in kernels["{example}"]{more}:{listed}'
+            fitting = [*self._in(fits)]
+            values = {name: {kernel.constants.get(name) for kernel in fitting} for name in self._with}
+            missing = [name for name in values.keys() - named.keys() - OPTIONS if len(values[name]) > 1]
+            more = f", or give {', '.join(sorted(missing, key=[*values].index))}" if missing else ""
+            example = fitting[0].expression
+            remedy = f'choose one with brackets, as in kernels["{example}"]{more}:{_signatures(fitting)}'
             return ArgumentError(f"({types}) fits several kernels", remedy=remedy)
         if not matching:
             return self._refuse_shape(types, named)

@@ -236,7 +236,7 @@ class _Writer:
         """Write the class of the constants; return its name."""
         types = {"bool": "bool", "float": "float", "double": "float"}
         results = [
-            (f"{self._literal}[{_quote(c.name)}]", f"{self._builtins}.{types.get(c.type, 'int')}")
+            (f"{self._literal}[{quote(c.name)}]", f"{self._builtins}.{types.get(c.type, 'int')}")
             for c in constants
         ]
         results.append((f"{self._builtins}.str", f"{self._builtins}.int | {self._builtins}.float"))

@@ -97,8 +97,8 @@ def describe(
         if declared is None and slots:
             notes[_NO_NAMES].append(name)
         parameters = tuple(_parameters(slots, types, declared))
-        constants = dict(_constants(unit, name, lowered, parameters))
-        kernels[lowered] = Kernel(name, lowered, 0, parameters, constants=constants)
+        named = dict(_template_arguments(unit, name, lowered, parameters))
+        kernels[lowered] = Kernel(name, lowered, 0, parameters, constants=named)
     symbols = {}
     for lowered, variable in image.signatures.symbols.items():
         probed_type = probed[lowered].variable if lowered in probed else None
@@ -199,7 +199,7 @@ def _declarations(unit: TranslationUnit, name: str) -> list[Declaration]:
     return [k for k in declarations if k.name == plain_name(name)] or declarations
 
 
-def _constants(
+def _template_arguments(
     unit: TranslationUnit, name: str, lowered: str, parameters: Sequence[Parameter]
 ) -> Iterator[tuple[str, str]]:
     """Yield the names of template parameters and the arguments, as Python spells them.
