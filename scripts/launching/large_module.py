@@ -185,6 +185,8 @@ def _launches(modules: tuple[Any, Any], directory: Path) -> Iterator[tuple[str, 
     for title, call in {
         "by constants by name": "constant.many(N, 2.0, x, y, BLOCK=128, grid=1, block=32)",
         "by constants by position": "constant.many(N, 128, 2.0, x, y, grid=1, block=32)",
+        "chosen each time": "typed.many.choose(T=x.dtype, U=y.dtype, BLOCK=128)"
+        "(N, 2.0, x, y, grid=1, block=32)",
         "by dtypes": "dtypes.many(N, 2.0, x, y, grid=1, block=32)",
         "looked up each time": 'typed.many["float, double, 128"](N, 2.0, x, y, grid=1, block=32)',
         "looked up each time, in two brackets": 'typed.many["float", "double", 128]'
