@@ -221,6 +221,7 @@ EXAMPLES = {
     "<path or glob>...": "device/*.cu",
     "<architecture>...": "sm_90 90-real",
     "<name expression>...": '"axpy<float>"',
+    "<expression>...": '"sizeof(float)"',
     "<target or file>...": "device/index.cuh",
     "[<KEY> <value>...]...": "STD c++17",
     "<directory>...": "device",

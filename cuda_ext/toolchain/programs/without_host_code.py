@@ -28,8 +28,9 @@ _HOST_HEADERS = re.compile(
 _ERROR = re.compile(r"(?m)^(\S[^\n]*?)\((\d+)\): (?:catastrophic )?error: (.*)$")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 # Names in errors, and the header of ours that declares them: what nvcc declares in every source, and what
-# device code takes from PyTorch's headers.
+# device code takes from PyTorch's headers and from the one of all of CUB, which NVRTC refuses.
 _IMPLIED = {
+    "implied_by_cub.hpp": re.compile(r"(?s)error: name followed by .{1,300}\bcub::"),
     "implied_by_torch.hpp": re.compile(
         r"\b(?:at|c10|torch)::(?:Half|BFloat16|opmath_type|OpMathType|acc_type)\b|\bgpuAtomicAdd"
         r"|\b(?:Default|Restrict)PtrTraits|\bTensorAccessor|\bPackedTensorAccessor"
@@ -145,8 +146,8 @@ class HostCode:
         for file, number, message in dict.fromkeys(match.groups() for match in _ERROR.finditer(log)):
             if "more than one instance of overloaded function" in message and "cuda::std::" in log:
                 rejected.update(self._uses_of_std())
-            elif place := self._item_at(file, int(number), message):
-                rejected.add(place)
+            elif places := self._items_at(file, int(number), message):
+                rejected |= places
             elif undefined := _UNDEFINED.search(message):
                 missing.add(undefined[1] or undefined[2])
         needed = {place for place in self.left_out if place[1].name in missing} - self.needed
@@ -170,11 +171,13 @@ class HostCode:
                 if item.name == "using namespace std" and (name, item) not in self.left_out:
                     yield name, item
 
-    def _item_at(self, file: str, line: int, message: str) -> _Place | None:
-        """Return the smallest item at `line` of `file` that may be left out because of `message`."""
+    def _items_at(self, file: str, line: int, message: str) -> set[_Place]:
+        """Return the smallest item at `line` of `file` that may be left out because of `message`.
+
+        For a file that is not the project's, these are the includes that lead to it.
+        """
         if file not in self.texts:
-            found = self._include_of(file)
-            return found if found and found not in self.left_out | self.needed else None
+            return self._includes_of(file) - self.needed
         inner = [
             (file, item)
             for item in self.items[file]
@@ -183,20 +186,21 @@ class HostCode:
         if "cannot open source file" in message:  # an unknown header may be one that device code needs
             inner = [place for place in inner if _HOST_HEADERS.fullmatch(self._header_of(*place))]
         free = [place for place in inner if place not in self.left_out | self.needed]
-        if len(free) < len(inner) and any(place in self.needed for place in inner):
-            return None
-        return min(free, key=lambda place: place[1].end - place[1].start, default=None)
+        if not free or any(place in self.needed for place in inner):
+            return set()
+        return {min(free, key=lambda place: place[1].end - place[1].start)}
 
-    def _include_of(self, file: str) -> _Place | None:
-        """Return the include of the project that leads to `file`."""
+    def _includes_of(self, file: str) -> set[_Place]:
+        """Return the includes of the project that lead to `file`."""
         path = os.path.normpath(file)
-        for name, items in self.items.items():
-            for item in items:
-                if not item.name.startswith("#") or (name, item) in self.left_out:
-                    continue
-                if path in _reachable(self._line_of(name, item), tuple(self.search_path)):
-                    return name, item
-        return None
+        return {
+            (name, item)
+            for name, items in self.items.items()
+            for item in items
+            if item.name.startswith("#")
+            and (name, item) not in self.left_out
+            and path in _reachable(self._line_of(name, item), tuple(self.search_path))
+        }
 
     def _header_of(self, name: str, item: HostItem) -> str:
         """Return the header that `item` includes."""
