@@ -16,13 +16,21 @@ from typing import Any
 
 import _environment  # noqa: F401 - makes cuda_ext importable
 from bench.tables import format_pairs
-from launching import cold_start, host_arrays, imports, kernels, large_module, repeated_launches
+from launching import (
+    cold_start,
+    host_arrays,
+    imports,
+    kernels,
+    large_module,
+    repeated_launches,
+    structures,
+)
 from launching.machine import describe_gpu_machine
 from launching.results import format_bounds, format_launches
 
 from cuda_ext.errors import CudaExtError
 
-PARTS = ("launch", "large", "import", "cold", "numpy")
+PARTS = ("launch", "structures", "large", "import", "cold", "numpy")
 
 
 def main() -> int:
@@ -53,6 +61,10 @@ def main() -> int:
         if "launch" in parts:
             results["launch"] = repeated_launches.measure(package, work, arguments.rounds, arguments.batch)
             print(format_launches(results["launch"]), flush=True)
+        if "structures" in parts:
+            taken = structures.measure(work / "structures", arguments.rounds, arguments.batch)
+            results["structures"] = taken
+            print(format_launches(taken, " with a structure of 33 members"), flush=True)
         if "large" in parts:
             large = large_module.measure(work / "large", arguments.rounds, arguments.batch)
             results["large"] = large

@@ -221,7 +221,9 @@ def reachable(structures: Iterable[DeclaredStructure], words: Iterable[str]) -> 
     """List the `structures` that `words` name, and those that their definitions name, nearest first."""
     by_name: dict[str, list[DeclaredStructure]] = {}
     for structure in structures:
-        by_name.setdefault(structure.name, []).append(structure)
+        # One without a name belongs to the one around it.
+        name = structure.name or (structure.scopes[-1] if structure.scopes else "")
+        by_name.setdefault(name, []).append(structure)
     found: dict[DeclaredStructure, None] = {}
     pending = sorted(by_name.keys() & set(words))
     known = set(pending)

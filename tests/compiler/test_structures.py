@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cuda_ext.compiler.signatures import attempt
+from cuda_ext.compiler.signatures.layouts import NO_MEMBERS
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.structures import Structure
 from tests.compiler.structure_cases import KNOWN, OPAQUE
-from tests.fixtures.device_code import nvcc, nvrtc, unit
+from tests.fixtures.device_code import nvcc, nvrtc, signatures, unit
 
 CASES = {**KNOWN, **OPAQUE}
 # What g++ does not know.
@@ -40,6 +43,8 @@ def found(request: pytest.FixtureRequest) -> dict[str, Structure]:
     for number, title in enumerate(CASES):
         (kernel,) = (k for k in signatures_.kernels.values() if k.expression == f"case_{number}::k")
         structures[title] = signatures_.structures[kernel.parameters[0].type]
+        nested = (field.type for field in structures[title].fields if field.kind == "struct")
+        assert all(signatures_.structures[name].fields for name in nested), title
     return structures
 
 
@@ -81,6 +86,30 @@ def test_each_member_is_found(found: dict[str, Structure]) -> None:
         "const float* c[4]",
         "bool d[5]",
     ]
+
+
+def test_members_of_a_member_without_a_named_type_are_known() -> None:
+    source = "struct P { int n; struct { short a; float b; } x[2]; };\n__global__ void k(P p) {}"
+    structures = signatures(source).structures
+    assert {name: [f.name for f in each.fields] for name, each in structures.items()} == {
+        "P": ["n", "x"],
+        "decltype(P::x)": ["a", "b"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("compiler", "architecture"), [(nvrtc, "sm_90"), pytest.param(nvcc, "compute_90", marks=pytest.mark.slow)]
+)
+def test_questions_about_members_leave_no_trace_in_images(
+    monkeypatch: pytest.MonkeyPatch, compiler: Callable[[], Compiler], architecture: str
+) -> None:
+    source = f"{KNOWN['nested'][1]}\n__global__ void k(P p, int* x) {{ *x = p.inner.a; }}"
+    targets = [Architecture.parse(architecture)]
+    (asked,) = compiler().compile(unit(source), targets)
+    monkeypatch.setattr(attempt, "members_of", lambda _: NO_MEMBERS)
+    (plain,) = compiler().compile(unit(source), targets)
+    assert (len(asked.signatures.structures), len(plain.signatures.structures)) == (2, 0)
+    assert asked.data == plain.data
 
 
 @pytest.mark.parametrize("title", OPAQUE)

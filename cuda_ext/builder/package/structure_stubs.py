@@ -36,7 +36,7 @@ def structure_members(
             f"@{name}.setter",
             f"def {name}(self, value: {takes}, /) -> None: ...",
         ]
-    return [f"def __init__(self, *, {', '.join(parameters)}) -> None: ...", *lines]
+    return [f"def __new__(cls, *, {', '.join(parameters)}) -> {typing}.Self: ...", *lines]
 
 
 def _types(

@@ -366,7 +366,7 @@ class _Writer:
         if structure and structure.fields:
             own = self._structure(structure)
             members = f"{self._typing}.Mapping[{self._builtins}.str, {self._any}]"
-            return f"{own} | {members} | {self._types}.Structure"
+            return f"{own} | {members} | {self._plain_type(parameter)}"
         return self._plain_type(parameter)
 
     def _plain_type(self, parameter: Parameter) -> str:
