@@ -19,6 +19,7 @@ from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 from tests.fixtures.cpp_modules import INCLUDE, LOADER
+from tests.fixtures.gpus import two_gpus
 from tests.fixtures.projects import build, write_project
 
 pytestmark = [
@@ -118,6 +119,7 @@ unsigned long long weights() {
 }
 int set_weights(const float* values) { return status(k::weights.try_copy_from(values)); }
 int weigh(float* x) { return status(k::weigh.try_launch({1, 4}, x)); }
+int load() { return status(k::cuda_ext_library().try_load()); }
 int by_name(int n, float a, const float* x, float* y) {
   return status(k::cuda_ext_library().kernel("axpy<float>").try_launch({(n + 255) / 256, 256}, n, a, x, y));
 }
@@ -140,6 +142,7 @@ CDECLS = {
     "dependent": [ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p],
     "set_weights": [ctypes.c_void_p],
     "weigh": [ctypes.c_void_p],
+    "load": [],
     "by_name": [ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p],
 }
 
@@ -309,6 +312,34 @@ def test_streams(program: Compiled, device: Device) -> None:
     program.axpy(N, 2.0, x.address, y.address, stream)
     device.driver.call("cuStreamSynchronize", stream)
     np.testing.assert_allclose(y.numpy(), Y + 2 * X, rtol=1e-5)
+
+
+@two_gpus
+@pytest.mark.parametrize("number", [1, 0])
+def test_each_gpu_is_loaded_and_launched_on_while_the_other_is_current(
+    program: Compiled, device: Device, number: int
+) -> None:
+    here, other = (device.driver.device(ordinal) for ordinal in (number, 1 - number))
+    weights = np.array([2, 3, 4, 5], "f4") + np.float32(number)
+    with here.current():
+        program.load()
+        stream = device.driver.query("cuStreamCreate", OUT, 1)
+        x, y, four = (OnDevice(here, values) for values in (X, Y, np.ones(4, "f4")))
+        program.set_weights(weights.ctypes.data)
+    with other.current():
+        program.load()
+        program.set_weights(np.zeros(4, "f4").ctypes.data)
+        launch = threading.Thread(target=program.axpy, args=(N, 1.0, x.address, y.address, stream))
+        launch.start()
+        launch.join()
+        program.axpy(N, 1.0, x.address, y.address, stream)
+        device.driver.call("cuStreamSynchronize", stream)
+        assert device.driver.current_device() is other
+    with here.current():
+        program.weigh(four.address)
+        np.testing.assert_array_equal(four.numpy(), weights)
+        np.testing.assert_allclose(y.numpy(), Y + 2 * X, rtol=1e-5)
+        del x, y, four
 
 
 def test_threads_without_a_context(program: Compiled, device: Device) -> None:

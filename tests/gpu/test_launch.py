@@ -14,6 +14,7 @@ import pytest
 import cuda_ext
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver.driver import open_driver
+from tests.fixtures.gpus import two_gpus
 
 pytestmark = [
     pytest.mark.gpu,
@@ -387,11 +388,6 @@ def test_tensor_maps_of_cuda_core(torch: Any) -> None:
     kernels.peek(descriptor, out, grid=1, block=1)
     content = bytes(out.cpu().numpy())
     assert tensor.data_ptr() in np.frombuffer(content, "u8")
-
-
-two_gpus = pytest.mark.skipif(
-    not cuda_ext.gpu_available() or open_driver().count < 2, reason="there are no two GPUs"
-)
 
 
 @two_gpus

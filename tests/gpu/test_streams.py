@@ -9,7 +9,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError
-from cuda_ext.runtime.driver.driver import open_driver
+from tests.fixtures.gpus import two_gpus
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,11 +78,6 @@ def test_what_may_hold_addresses_takes_a_stream(kernels: Any, torch: Any) -> Non
                 launch.bind(grid=1, block=1)(*arguments)
         kernels.run_at(x, 1, grid=1, block=1)
     assert x.item() == 2
-
-
-two_gpus = pytest.mark.skipif(
-    not cuda_ext.gpu_available() or open_driver().count < 2, reason="there are no two GPUs"
-)
 
 
 @two_gpus
