@@ -2,7 +2,8 @@
 
 In each round all contenders take turns, with a batch of launches between two synchronisations. Prints
 medians with the 10th and 90th percentile, and ratios to C, which is compiled here. Contenders that are not
-installed are left out and listed. Needs ``cuda-ext[cu13]`` and PyTorch; the part ``numpy`` needs CuPy.
+installed are left out and listed. Needs ``cuda-ext[cu13]`` and PyTorch; the part ``numpy`` needs CuPy, and
+the part ``second`` two GPUs.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from launching import (
     kernels,
     large_module,
     repeated_launches,
+    second_gpu,
     structures,
 )
 from launching.machine import describe_gpu_machine
 from launching.results import format_bounds, format_launches
 
 from cuda_ext.errors import CudaExtError
+from cuda_ext.runtime.driver.driver import open_driver
 
-PARTS = ("launch", "structures", "large", "import", "cold", "numpy")
+PARTS = ("launch", "structures", "large", "second", "import", "cold", "numpy")
 
 
 def main() -> int:
@@ -71,6 +74,11 @@ def main() -> int:
             print(format_launches(large, " among 504 kernels, 405 of one name"), flush=True)
             print(format_pairs(large["first"], "First launches and choices among them, microseconds"))
             print(format_pairs(large["cold"], "300 kernels beside PyTorch, milliseconds"), flush=True)
+        if "second" in parts and open_driver().count > 1:
+            second = second_gpu.measure(package, work, arguments.rounds, arguments.batch)
+            results["second"] = second
+            print(format_launches(second, " on the first of two GPUs"), flush=True)
+            print(format_pairs(second["ratios"], "Ratios with the second GPU current"), flush=True)
         if "numpy" in parts:
             results["numpy"] = host_arrays.measure(package)
             print(format_pairs(results["numpy"], "64 MB copied in and out of numpy arrays, GB/s"), flush=True)

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _SOURCE = """
 #include <time.h>
 typedef int Launch(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned shared, void* stream, void** parameters, void** extra);
+typedef int Change(void* argument);
 
 static double now(void) {
   struct timespec t;
@@ -21,14 +22,37 @@ static double now(void) {
 }
 
 double launch_many(Launch* launch, void* function, void* stream, void** parameters, int times,
-                   unsigned block, unsigned shared) {
+                   unsigned block, unsigned shared,
+                   Change* enter, void* context, Change* leave, void* other) {
   const double began = now();
   for (int i = 0; i < times; i++) {
+    if (enter && enter(context)) return -1;
     if (launch(function, 1, 1, 1, block, 1, 1, shared, stream, parameters, 0)) return -1;
+    if (leave && leave(other)) return -1;
   }
   return (now() - began) / times;
 }
 """
+
+
+class ContextChange(NamedTuple):
+    """Functions that make the context of a launch current and restore the other one, with arguments."""
+
+    enter: Any
+    context: Any
+    leave: Any
+    other: Any
+
+    @classmethod
+    def pushed(cls, context: int) -> ContextChange:
+        driver = ctypes.CDLL("libcuda.so.1")
+        popped = ctypes.pointer(ctypes.c_void_p())
+        return cls(driver.cuCtxPushCurrent_v2, ctypes.c_void_p(context), driver.cuCtxPopCurrent_v2, popped)
+
+    @classmethod
+    def set(cls, context: int, other: int) -> ContextChange:
+        change = ctypes.CDLL("libcuda.so.1").cuCtxSetCurrent
+        return cls(change, ctypes.c_void_p(context), change, ctypes.c_void_p(other))
 
 
 class CLaunch:
@@ -53,11 +77,14 @@ class CLaunch:
         times: int,
         block: int = 32,
         shared: int = 0,
+        change: ContextChange | None = None,
     ) -> float:
-        """Launch one block `times` times; return the seconds per launch."""
+        """Launch one block `times` times, each within a `change`; return the seconds per launch."""
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         pointers = ctypes.c_void_p(function), ctypes.c_void_p(stream)
-        taken = float(self._many(self._launch, *pointers, parameters, times, block, shared))
+        taken = float(
+            self._many(self._launch, *pointers, parameters, times, block, shared, *(change or [None] * 4))
+        )
         if taken < 0:
             raise RuntimeError("cuLaunchKernel failed")
         return taken
