@@ -74,7 +74,8 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``). The
     default is the GPUs of this machine, or ``all-major`` if it has none. `instantiate` lists C++ name
     expressions; kernels that are not templates need no listing. `headers` maps names to the text of headers
-    that the source may include besides those in `include_dirs`. `report` receives the compiler's warnings.
+    that the source may include besides those in `include_dirs`. With ``host_code="skip"``, host code is left
+    out. `report` receives the compiler's warnings.
 
     NVRTC's output is kept in the user's cache, and taken from there while the source, all headers, the
     options and the tool chain are unchanged. If `options` name files or directories, it is not kept, since

@@ -48,6 +48,7 @@ _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _QUALIFIERS = re.compile(r"(?:\s*(?:const|volatile|noexcept|override|final|&&?)(?!\w))*(?:\s*->[^{;:]*)?")
 _LAMBDA = re.compile(r"\]\s*((?:__(?:host|device)__\s*)+)(?=[({])")
 _POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*[*&]")
+_MOST_CLASSES = 20  # within each other
 _CONSTANT = re.compile(r"\b(?:constexpr|consteval)\b")
 
 
@@ -80,7 +81,7 @@ def find_host_code(content: bytes, device: frozenset[str], known: frozenset[str]
 def leave_out(content: bytes, items: Iterable[HostItem]) -> bytes:
     """Return `content` without `items`. Lines keep their numbers, and directives within items stay."""
     reading = read_text(content).reading
-    characters = list(reading.original)
+    characters = [*reading.original, ""]
     whole = sorted(item for item in items if item.start < item.end)
     for item in whole:
         for start, end in _between_directives(reading, item.start, item.end):
@@ -139,25 +140,28 @@ class _Scan:
         for match in _LAMBDA.finditer(self.text):
             yield self._item(match.start(1), match.end(1), "", certain=True)
 
-    def declarations(self, at: int, end: int, owner: str = "") -> Iterator[HostItem]:
-        """Yield the items between `at` and `end`, at the scope of a namespace or of the class `owner`."""
+    def declarations(self, at: int, end: int, owners: tuple[str, ...] = ()) -> Iterator[HostItem]:
+        """Yield the items between `at` and `end`, at the scope of a namespace or of the last of `owners`.
+
+        These are classes, each within the one before.
+        """
         space = re.compile(r"[\s};]*")
         while (at := space.match(self.text, at, end).end()) < end:  # type: ignore[union-attr]
             if scope := _SCOPE.match(self.text, at, end):
                 at = scope.end()
-            elif (behind := self._macro_call(at, end, owner)) > at:
+            elif (behind := self._macro_call(at, end, owners)) > at:
                 if not self._device.intersection([_CALL.match(self.text, at)[1]]):  # type: ignore[index]
                     yield self._item(at, behind, self.text[at:behind].partition("(")[0], certain=False)
                 at = behind
             else:
                 head = self._head(at, end)
-                yield from self._classify(at, head, owner)
+                yield from self._classify(at, head, owners)
                 at = head.stop
 
-    def _macro_call(self, at: int, end: int, owner: str) -> int:
+    def _macro_call(self, at: int, end: int, owners: tuple[str, ...]) -> int:
         """Return the end of the call of a macro that stands alone at `at`; `at` if there is none."""
         call = _CALL.match(self.text, at, end)
-        if call is None or call[1] == owner or call[1] in _ATTRIBUTES:
+        if call is None or call[1] in owners[-1:] or call[1] in _ATTRIBUTES:
             return at
         behind = closing_bracket(self.text, call.end()) + 1
         following = re.compile(r"\s*(.?)").match(self.text, behind, end)
@@ -223,14 +227,15 @@ class _Scan:
             position = following.end()
         return end
 
-    def _classify(self, at: int, head: _Head, owner: str) -> Iterator[HostItem]:
+    def _classify(self, at: int, head: _Head, owners: tuple[str, ...]) -> Iterator[HostItem]:
         text = self.text
         declared = text[head.begin : head.end]
         if head.body >= 0 and head.opening < 0:
             own = re.search(r"(\w+)\s*(?:final\s*)?(?::|$)", declared.replace("::", "  "))
             end = closing_bracket(text, head.body + 1, "{}")
-            yield from self.declarations(head.body + 1, end, own[1] if own else "?")
-            if not owner and not self._is_device(text[at : head.stop]):
+            if len(owners) < _MOST_CLASSES:
+                yield from self.declarations(head.body + 1, end, (*owners, own[1] if own else "?"))
+            if not owners and not self._is_device(text[at : head.stop]):
                 yield self._item(at, head.stop, own[1] if own else declared.strip(), certain=False)
             return
         if self._is_device(text[at : head.end]):
@@ -245,14 +250,14 @@ class _Scan:
         named = _NAME.search(before)
         name: str = named[1] if named else before.strip()
         if _KEPT.match(declared):
-            if not owner:
+            if not owners:
                 yield self._item(at, head.stop, " ".join(declared.split()), certain=False)
         elif head.opening < 0 or (head.has_value and not _CONSTANT.search(declared)):
-            yield from self._variable(at, head, owner, name, certain)
+            yield from self._variable(at, head, bool(owners), name, certain)
         elif _CONSTANT.search(declared):
             yield self._item(head.begin, head.begin, name, certain, "__device__ ")
             yield self._item(at, head.stop, name, certain=False)
-        elif not owner or name.startswith("~") or declared.startswith("friend"):
+        elif not owners or name.startswith("~") or declared.startswith("friend"):
             yield self._item(at, head.stop, name, certain)
         elif not re.search(r"\bvirtual\b", declared):
             qualified = _QUALIFIERS.match(text, head.closing + 1)
@@ -260,10 +265,12 @@ class _Scan:
             yield self._item(kept, head.stop, name, certain, " = delete;")
             yield self._item(at, head.stop, name, certain=False)
 
-    def _variable(self, at: int, head: _Head, owner: str, name: str, certain: bool) -> Iterator[HostItem]:
+    def _variable(
+        self, at: int, head: _Head, is_member: bool, name: str, certain: bool
+    ) -> Iterator[HostItem]:
         declared = self.text[head.begin : head.end]
         is_constant = re.search(r"\bconst(?:expr)?\b", declared) is not None
-        if not owner or (re.match(r"static\b", declared) and not is_constant):
+        if not is_member or (re.match(r"static\b", declared) and not is_constant):
             yield self._item(at, head.stop, name, certain and not is_constant)
 
     def _is_device(self, text: str) -> bool:
@@ -280,6 +287,7 @@ class _Scan:
         return bisect_right(self._lines, self._reading.origin(offset) - 1) + 1
 
     def _item(self, start: int, end: int, name: str, certain: bool, instead: str = "") -> HostItem:
+        start, end = min(start, len(self.text)), min(end, len(self.text))  # of text that ends too early
         return HostItem(
             start, end, name, self._line(start), self._line(max(start, end - 1)), certain, instead
         )

@@ -239,8 +239,9 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
         return _Recipe(source, obstacle=f"{source.name} {why}")
     is_specific = any(image.target.suffix for image in unit.images)
     headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
-    if source.options.std_headers:
-        headers += (name for name in _standard_headers(texts) if name not in headers)
+    if source.options.std_headers and (standard := _standard_headers(texts)):
+        headers += (name for name in standard if name not in headers)
+        source = source._replace(sha256=key_of(source.sha256, *standard.values()))
     return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
 
 

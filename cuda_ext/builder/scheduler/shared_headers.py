@@ -34,7 +34,8 @@ def share_headers(jobs: Collection[CompileJob]) -> dict[Job, SharedHeaders]:
     alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
     for job in jobs:
         options = job.unit.options
-        if not options.pre_include and (names := leading_headers(job.unit.source)):
+        is_whole = not (options.pre_include or options.skip_host_code)
+        if is_whole and (names := leading_headers(job.unit.source)):
             alike[repr(options), job.architectures][job] = names
     shared: dict[Job, SharedHeaders] = {}
     for leading in alike.values():

@@ -18,7 +18,7 @@ from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import normalise
 
-# Increase it whenever the same request must have a different result.
+# Increase it whenever the same request must have a different result, as after a change of our headers.
 _KEY = "on demand 3"
 
 

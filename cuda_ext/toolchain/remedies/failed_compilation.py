@@ -12,7 +12,12 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, join_names
 from cuda_ext.toolchain.diagnostics import shorten_output, split_messages
 from cuda_ext.toolchain.remedies.bad_instantiations import HEADERS, explain_instantiations
-from cuda_ext.toolchain.remedies.missing_headers import CUDA_H, explain_missing_headers, fill_in
+from cuda_ext.toolchain.remedies.missing_headers import (
+    CUDA_H,
+    explain_missing_headers,
+    fill_in,
+    leave_out_host_code,
+)
 
 
 class _Remedy(NamedTuple):
@@ -127,6 +132,8 @@ def explain(
     if option := re.match(_OPTION, log):
         notes.append(_about_option(option["nvrtc"]))
     remedies = "\n".join(dict.fromkeys(notes))
+    if unit.options.skip_host_code:
+        remedies = remedies.replace(leave_out_host_code(), "")
     text = f"{shorten_output(log)}\n{shorten_output(remedies)}".strip()
     return CompilationError(text, where="options" if option and unit.options.raw else "")
 

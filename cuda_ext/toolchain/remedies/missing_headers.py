@@ -195,6 +195,11 @@ def _look_up(subject: str, table: Mapping[str, str], compiler: str = "NVRTC", na
     return fill_in(sentence, name or subject, compiler)
 
 
+def leave_out_host_code() -> str:
+    """Return the part of a remedy about the setting for sources with host code."""
+    return f"set {spell_setting('host-code', 'skip')}, which leaves host code out, "
+
+
 def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
     """Fill a remedy's sentence with the `name` that it is about, the `compiler`, and settings."""
     nvcc = spell_setting("compiler", "nvcc")
@@ -209,7 +214,7 @@ def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
         if compiler == "NVRTC"
         else "keep kernels in a source without it, or ",
         skip=skip,
-        move=f"set {skip}, which leaves host code out, move it to another file, or set {nvcc}",
+        move=f"{leave_out_host_code()}move it to another file, or set {nvcc}",
         link=spell_setting("link", True),
         cccl=cccl,
         std_headers=spell_setting("std-headers", True),
