@@ -278,22 +278,28 @@ def _obstacle(
     if not fields:
         return "it has no members that other code may use"
     end, has_padding = 0, False
+    has_bases = any(each.bases for each in declared)
     for field in fields:
         name = members.names[field.number]
         if field.offset < end:
             return f"{name} shares its bytes with another member"
-        if field.offset != -(-end // field.alignment) * field.alignment:
+        # A base ends with padding, too.
+        paddings = [1 << bit for bit in range(layout.alignment.bit_length())] if has_bases else [1]
+        if field.offset not in {_align(_align(end, size), field.alignment) for size in paddings}:
             return f"the bytes before {name} are of an unknown member"
         has_padding = has_padding or field.offset != end
         end = field.offset + field.size
-    alignment = layout.alignment
-    if layout.size != -(-end // alignment) * alignment:
+    if layout.size != _align(end, layout.alignment):
         return f"the bytes behind {members.names[fields[-1].number]} are of an unknown member"
     has_padding = has_padding or layout.size != end
     # An unknown member may also lie in the padding. Of several declarations, conditions choose one.
     known = {members.names[field.number] for field in fields}
     reasons = [_unanswered(each, layout, known, has_padding, members.structures) for each in declared]
     return "" if "" in reasons else reasons[0]
+
+
+def _align(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
 
 
 def _unanswered(
