@@ -48,7 +48,7 @@ class Member(NamedTuple):
 
     @property
     def conversion(self) -> Conversion:
-        """How a value of one item is converted."""
+        """The conversion of values to one item."""
         return _conversion(self.parameter)
 
     @property
