@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
-_FORMAT = "cuda-ext compiled 6"
+_FORMAT = "cuda-ext compiled 5"
 _STANDARD = "c++17"
 
 
@@ -52,7 +52,6 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     *,
     architectures: Sequence[str] | None = None,
     instantiate: Sequence[str] = (),
-    constants: Sequence[str] = (),
     name: str = "kernels",
     compiler: Literal["nvrtc", "nvcc"] = "nvrtc",
     std: str = _STANDARD,
@@ -74,8 +73,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 
     `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``). The
     default is the GPUs of this machine, or ``all-major`` if it has none. `instantiate` lists C++ name
-    expressions; kernels that are not templates need no listing. `constants` are expressions whose values
-    ``kernels.constants`` has. `headers` maps names to the text of headers
+    expressions; kernels that are not templates need no listing. `headers` maps names to the text of headers
     that the source may include besides those in `include_dirs`. With ``host_code="skip"``, host code is left
     out. `report` receives the compiler's warnings.
 
@@ -120,12 +118,9 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     )
     _check_options(unit_options.raw)
     expressions = read_texts("instantiate", instantiate)
-    numbers = read_texts("constants", constants)
     given_macros = definitions_of(unit_options.define, unit_options.raw)
     file, text, included = _gather(source, f"{name}.cu", include_dirs, given_macros)
-    unit = TranslationUnit(
-        file, text, "cu", {**included, **given}, unit_options, expressions, constants=numbers
-    )
+    unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, expressions)
     if any(b"__tile_global__" in each for each in (text, *unit.headers.values())):
         unit = _with_tiles(unit, compiler)
     native = gpu_capabilities() if targets is None or "native" in targets else []
@@ -215,14 +210,7 @@ class _Wanted(NamedTuple):
         except ToolchainError:
             return None  # opening the compiler reports the error
         options = nvrtc_options(unit.name, unit.options)
-        lists = (
-            options,
-            unit.instantiate,
-            unit.constants,
-            self.architectures,
-            list(map(str, self.native)),
-            own,
-        )
+        lists = (options, unit.instantiate, self.architectures, list(map(str, self.native)), own)
         counted = (field for each in lists for field in (str(len(each)), *each))
         return codec.key_of(_FORMAT, identity, self.name, unit.name, unit.sha256, self.compress, *counted)
 

@@ -9,22 +9,19 @@ import keyword
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from cuda_ext.errors import ArgumentError, did_you_mean
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.quantities import format_count
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import is_complex, may_hold_address
-from cuda_ext.runtime.launch import fast_launch
+from cuda_ext.runtime.launch import arguments, fast_launch
 
-# Values that C converts need no launch in Python, whose imports are slow.
 if TYPE_CHECKING:
-    from cuda_ext.runtime.arrays.device_memory import DeviceMemory
     from cuda_ext.runtime.launch._launch import Field
     from cuda_ext.runtime.launch._launch import Structure as _Memory
-    from cuda_ext.runtime.launch.arguments import Field as Conversion
 else:
     try:
         from cuda_ext.runtime.launch._launch import Field
@@ -37,26 +34,21 @@ else:
 class Member(NamedTuple):
     """A member, or an item of one: its extents, if it is an array, and the class of its items, if known.
 
-    ``parameter`` describes one item. ``reference`` is the number of its first pointer.
+    ``field`` is that of one item. ``reference`` is the number of its first pointer.
     """
 
-    parameter: Parameter
+    field: arguments.Field
     offset: int
     reference: int
     extents: tuple[int, ...]
     structure: type[StructureObject] | None
 
     @property
-    def conversion(self) -> Conversion:
-        """The conversion of values to one item."""
-        return _conversion(self.parameter)
-
-    @property
     def references(self) -> int:
         """The number of pointers in one item."""
         if self.structure is not None:
             return self.structure.__references__
-        return int(self.parameter.kind == "pointer")
+        return int(self.field.parameter.kind == "pointer")
 
     @property
     def items(self) -> Iterator[Member]:
@@ -67,17 +59,10 @@ class Member(NamedTuple):
             inner *= each
         for index in range(extent):
             yield self._replace(
-                offset=self.offset + index * inner * self.parameter.size,
+                offset=self.offset + index * inner * self.field.parameter.size,
                 reference=self.reference + index * inner * self.references,
                 extents=tuple(extents),
             )
-
-
-@cache
-def _conversion(parameter: Parameter) -> Conversion:
-    from cuda_ext.runtime.launch.arguments import make_fields
-
-    return make_fields([parameter])[0]
 
 
 class StructureObject(_Memory):
@@ -162,7 +147,8 @@ def make_class(
     for parameter in structure.fields:
         nested = find(parameter.type) if parameter.kind == "struct" else None
         item = parameter._replace(size=parameter.item_size, extents=())
-        member = Member(item, parameter.offset, len(pointers), parameter.extents, nested)
+        (field,) = arguments.make_fields([item])
+        member = Member(field, parameter.offset, len(pointers), parameter.extents, nested)
         members[parameter.name] = member
         pointers += _pointers(parameter.name, member)
         made = Field(*_describe(parameter, member))
@@ -197,7 +183,7 @@ def _pointers(path: str, member: Member) -> Iterator[str]:
 
 def _assign(target: StructureObject, member: Member, value: object) -> bool:
     """Assign `value` to a `member` of `target`; return True if C can do it, which knows the type now."""
-    parameter = member.parameter
+    parameter = member.field.parameter
     if member.extents:
         copied = copy(target)  # a wrong item leaves the others as they are
         _assign_array(copied, member, value)
@@ -206,22 +192,18 @@ def _assign(target: StructureObject, member: Member, value: object) -> bool:
     if member.structure is not None:
         _copy(target, member.offset, member.reference, as_structure(member.structure, value))
         return False
-    from cuda_ext.runtime.arrays.device_memory import DeviceMemory
-
-    converted = member.conversion.value(value)
+    converted = member.field.value(value)
     is_array = isinstance(converted, DeviceMemory) and converted.stream is not None
     if isinstance(converted, DeviceMemory):
         converted = converted.address
-    target.__write__(member.offset, struct.pack(f"<{member.conversion.format}", converted))
+    target.__write__(member.offset, struct.pack(f"<{member.field.format}", converted))
     if parameter.kind == "pointer":
         target.__refer__(member.reference, value if is_array else None)
     return is_array and member is type(target).__members__.get(parameter.name) and fast_launch.is_new(value)
 
 
 def _assign_array(target: StructureObject, member: Member, value: Any) -> None:
-    from cuda_ext.runtime.arrays.device_memory import device_memory
-
-    parameter, extent = member.parameter, member.extents[0]
+    parameter, extent = member.field.parameter, member.extents[0]
     if isinstance(value, bytes) and parameter.size == 1 and len(member.extents) == 1 and len(value) == extent:
         target.__write__(member.offset, value)
         return
@@ -246,9 +228,9 @@ def _read(source: StructureObject, member: Member, content: bytes, objects: Sequ
         return tuple(_read(source, item, content, objects) for item in member.items)
     if member.structure is not None:
         return source.__view__(member.structure, member.offset, member.reference)
-    parameter = member.parameter
+    parameter = member.field.parameter
     own = content[member.offset : member.offset + parameter.size]
-    (value,) = struct.unpack(f"<{member.conversion.format}", own)
+    (value,) = struct.unpack(f"<{member.field.format}", own)
     if parameter.kind == "pointer":
         array = objects[member.reference]
         return (value or None) if array is None else array
@@ -288,8 +270,6 @@ def as_structure(kind: type[StructureObject], value: object) -> StructureObject:
 
 def pack_structure(structure: StructureObject) -> StructureBytes:
     """Return the bytes of `structure`, and its arrays, for a launch."""
-    from cuda_ext.runtime.arrays.device_memory import device_memory
-
     content, objects = structure.__content__()
     packed = StructureBytes(content)
     pairs = zip(type(structure).__pointers__, objects, strict=True)
@@ -301,7 +281,7 @@ def pack_structure(structure: StructureObject) -> StructureBytes:
 
 def _hides_address(kind: type[StructureObject], content: bytes, objects: Sequence[object]) -> bool:
     def hides(member: Member) -> bool:
-        parameter = member.parameter
+        parameter = member.field.parameter
         if member.extents:
             return any(map(hides, member.items))
         own = content[member.offset : member.offset + parameter.size]

@@ -353,7 +353,7 @@ class Nvrtc:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
         # With a time trace, NVRTC generates different code for some kernels, but the same LTO-IR.
         if self._scratch and unit.may_include and _LTOIR in options:
-            return trace_headers(self._scratch)
+            return trace_headers(self._scratch, unit)
         return measure_phases(self._scratch) if self._scratch and self._timed else nullcontext(([], []))
 
     def _options(self, unit: TranslationUnit) -> list[str]:

@@ -1,7 +1,5 @@
 """Launch every kernel on this machine's GPU and compare it with PyTorch: ``python check.py``.
 
-``python check.py cuda:1`` launches on the second GPU, while the first is current.
-
 Each line has the kernel, the shape, whether the image is one for arguments that 16 divides, and the largest
 error relative to the largest value.
 """
@@ -21,7 +19,6 @@ from front_ends import kernels
 
 TOLERANCES = {torch.float16: 3e-3, torch.float32: 2e-3}  # products of float32 are TF32's
 NAMES = {torch.float16: "fp16", torch.float32: "fp32"}
-DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 counts: Counter[str] = Counter()
 
 
@@ -63,7 +60,7 @@ def check_softmax(dtype: torch.dtype) -> None:
         (5, 4096, 4096, 0),
         (5, 3001, 4096, 0),
     ):
-        memory = torch.randn(rows * stride + 16, device=DEVICE, dtype=dtype)
+        memory = torch.randn(rows * stride + 16, device="cuda", dtype=dtype)
         x = memory.as_strided((rows, columns), (stride, 1), offset)
         out = torch.empty_like(memory).as_strided((rows, columns), (stride, 1), offset)
         block = 1024 if columns <= 1024 else 4096
@@ -80,8 +77,8 @@ def check_softmax(dtype: torch.dtype) -> None:
 
 def check_layer_norm(dtype: torch.dtype) -> None:
     for rows, columns in ((4, 1024), (6, 1000), (3, 4096), (2, 33)):
-        x = torch.randn(rows, columns, device=DEVICE, dtype=dtype)
-        weight, bias = torch.randn(2, columns, device=DEVICE, dtype=dtype).unbind()
+        x = torch.randn(rows, columns, device="cuda", dtype=dtype)
+        weight, bias = torch.randn(2, columns, device="cuda", dtype=dtype).unbind()
         for given in (bias, None):
             found = front_ends.layer_norm(x, weight, given)
             wanted = torch.nn.functional.layer_norm(
@@ -98,8 +95,8 @@ def check_layer_norm(dtype: torch.dtype) -> None:
 
 def check_matmul(dtype: torch.dtype) -> None:
     for m, n, k in ((128, 128, 64), (100, 70, 50), (1024, 2048, 512), (2000, 1032, 100), (1, 16, 16)):
-        a = torch.randn(m, k, device=DEVICE, dtype=dtype)
-        b = torch.randn(k, n, device=DEVICE, dtype=dtype)
+        a = torch.randn(m, k, device="cuda", dtype=dtype)
+        b = torch.randn(k, n, device="cuda", dtype=dtype)
         found = front_ends.matmul(a, b)
         image = image_of(kernels.matmul[NAMES[dtype]], a, b, found, m, n, k)
         image = expect(image, is_aligned(a, b, found, m, n, k))
@@ -108,8 +105,8 @@ def check_matmul(dtype: torch.dtype) -> None:
 
 def check_matmul_tma() -> None:
     for m, n, k in ((128, 128, 64), (256, 512, 1024), (100, 72, 40), (1000, 2000, 136)):
-        a = torch.randn(m, k, device=DEVICE, dtype=torch.float16)
-        b = torch.randn(k, n, device=DEVICE, dtype=torch.float16)
+        a = torch.randn(m, k, device="cuda", dtype=torch.float16)
+        b = torch.randn(k, n, device="cuda", dtype=torch.float16)
         check("matmul_tma fp16", (m, n, k), "-", front_ends.matmul_tma(a, b), a.double() @ b.double())
 
 
@@ -121,15 +118,15 @@ def check_cutile(dtype: torch.dtype) -> None:
         (33, 512, 515),
         (2, 1, 8),
     ):
-        x = torch.randn(rows, stride, device=DEVICE).to(dtype)[:, :columns]
-        out = torch.empty(rows, stride, device=DEVICE, dtype=dtype)[:, :columns]
+        x = torch.randn(rows, stride, device="cuda").to(dtype)[:, :columns]
+        out = torch.empty(rows, stride, device="cuda", dtype=dtype)[:, :columns]
         kernel = kernels.ct_softmax[f"{NAMES[dtype].replace('p', '')}, N=1024"]
         image = expect(image_of(kernel, out, x), is_aligned(out, x, stride * x.element_size(), columns))
         kernels.ct_softmax(out, x, N=1024, grid=rows)
         check(f"softmax {NAMES[dtype]} cuTile", (rows, columns), image, out, torch.softmax(x.float(), 1))
     for m, n, k in ((512, 512, 512), (1024, 2048, 512), (500, 300, 260), (333, 257, 129)):
-        a, b = (torch.randn(*size, device=DEVICE, dtype=torch.float16) for size in ((m, k), (k, n)))
-        c = torch.empty(m, n, device=DEVICE, dtype=torch.float16)
+        a, b = (torch.randn(*size, device="cuda", dtype=torch.float16) for size in ((m, k), (k, n)))
+        c = torch.empty(m, n, device="cuda", dtype=torch.float16)
         kernel = kernels.ct_matmul["f16, M=128, N=128, K=64"]
         image = expect(image_of(kernel, a, b, c), is_aligned(a, b, c, m, n, k))
         kernel(a, b, c, grid=(-(-m // 128), -(-n // 128)))
@@ -145,7 +142,7 @@ def as_multiplied(x: torch.Tensor) -> torch.Tensor:
 
 def check_attention(dtype: torch.dtype) -> None:
     for batch, heads, rows in ((2, 4, 256), (1, 3, 200), (2, 2, 1024), (1, 1, 7)):
-        q, k, v = torch.randn(3, batch, heads, rows, 64, device=DEVICE, dtype=dtype).unbind()
+        q, k, v = torch.randn(3, batch, heads, rows, 64, device="cuda", dtype=dtype).unbind()
         for causal in (False, True):
             found = front_ends.attention(q, k, v, causal)
             kernel = kernels.attention[f"{NAMES[dtype]}, CAUSAL={causal}, HEAD=64, BM=64, BN=64"]
@@ -160,7 +157,7 @@ def check_attention(dtype: torch.dtype) -> None:
 
 def main() -> int:
     torch.manual_seed(0)
-    print(f"{torch.cuda.get_device_name(DEVICE)}, torch {torch.__version__}")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for dtype in TOLERANCES:
         check_softmax(dtype)
         check_layer_norm(dtype)
@@ -168,7 +165,7 @@ def main() -> int:
         check_attention(dtype)
         check_cutile(dtype)
     check_matmul_tma()
-    n, x = 1000, torch.randn(1000, device=DEVICE)
+    n, x = 1000, torch.randn(1000, device="cuda")
     y = torch.ones_like(x)
     kernels.axpy(n, 2.0, x, y, threads=n)
     check("axpy float CUDA C++", (n,), "-", y, 1 + 2 * x)
@@ -176,13 +173,13 @@ def main() -> int:
     kernels.tile.axpy(n, 2.0, x, y, grid=1)
     check("axpy float CUDA Tile C++", (n,), "-", y, 1 + 2 * x)
     for m, n, k in ((64, 64, 32), (100, 70, 50), (1024, 2048, 512)):
-        a, b = torch.randn(m, k, device=DEVICE).half(), torch.randn(k, n, device=DEVICE).half()
-        c = torch.empty(m, n, device=DEVICE)
+        a, b = torch.randn(m, k, device="cuda").half(), torch.randn(k, n, device="cuda").half()
+        c = torch.empty(m, n, device="cuda")
         kernels.tile.matmul["__half, 128, 128, 32"](m, n, k, a, b, c, grid=(-(-m // 128), -(-n // 128)))
         check("matmul fp16 CUDA Tile C++", (m, n, k), "-", c, a.double() @ b.double())
     for rows, columns in ((32, 32), (100, 333)):
-        x = torch.randn(rows, columns, device=DEVICE)
-        out = torch.empty(columns, rows, device=DEVICE)
+        x = torch.randn(rows, columns, device="cuda")
+        out = torch.empty(columns, rows, device="cuda")
         kernels.transpose(out, x, rows, columns, grid=(-(-columns // 32), -(-rows // 32)))
         check("transpose float CuTe DSL", (rows, columns), "-", out, x.T)
     print(", ".join(f"{count} {name}" for name, count in counts.items()))

@@ -5,8 +5,6 @@ Each of the first has a layout that the build finds out, and each of the others 
 
 from __future__ import annotations
 
-from random import Random
-
 # By title: the type of the parameter and the source.
 KNOWN: dict[str, tuple[str, str]] = {
     "one member": ("P", "struct P { int n; };"),
@@ -115,22 +113,3 @@ OPAQUE: dict[str, tuple[str, str]] = {
     "hidden by an own member": ("P", "struct A { int a; };\nstruct P : A { int a; };"),
     "reference": ("P", "struct P { __host__ __device__ P(); int& a; int b; };"),
 }
-
-
-def random_structure(random: Random) -> str:
-    """Declare ``P`` with members of random types, some of which are structures with such members, too."""
-    types = ["char", "short", "int", "long long", "float", "double", "bool", "const float*", "unsigned char"]
-    declared = []
-    for name in ("A", "B", "P"):
-        members = []
-        for number in range(random.randint(1, 9)):
-            alignment = random.choice(["", "", "", "alignas(16) "])
-            extents = random.choice(["", "", "", "[3]", "[2][2]"])
-            members.append(f"{alignment}{random.choice(types)} {name.lower()}{number}{extents};")
-        base = random.choice(["", "", f" : {declared[0][0]}"]) if name == "P" else ""
-        declared.append((name, f"struct {name}{base} {{ {' '.join(members)} }};"))
-        types.append(name)
-    return "\n".join(text for _, text in declared)
-
-
-KNOWN |= {f"random {seed}": ("P", random_structure(Random(seed))) for seed in range(40)}

@@ -34,7 +34,7 @@ def test_a_source_that_is_at_fault_is_not_compiled_again() -> None:
 
 
 def test_rejected_declarations_end_the_questions() -> None:
-    following = ASKED.after((), 'cuda_ext_spellings(1): error: name followed by "::"')
+    following = ASKED.after((), 'cuda_ext_probes(1): error: name followed by "::"')
     assert following == ASKED._replace(questions=NO_QUESTIONS)
 
 

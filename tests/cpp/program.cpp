@@ -167,18 +167,6 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "dependent") return kernels::plain({1, 1, nullptr, 0, {0, 0, 0}, false, true});
   if (command == "cooperative") return kernels::plain({number, 1024, nullptr, 0, {0, 0, 0}, true});
   if (command == "everything") return kernels::plain({{4, 2}, 8, nullptr, 60000, {2, 1, 1}, true, true});
-  if (command == "each_in") {  // launches of all kinds in a stream
-    CUstream_st* const stream = in_stream(number).stream;
-    cuda_ext::LaunchConfig threads = cuda_ext::threads(1000);
-    threads.stream = stream;
-    kernels::plain({1, 1, stream});
-    kernels::plain({{4, 2}, 8, stream, 60000, {2, 1, 1}, true, true});
-    kernels::plain({32, 1, stream, 0, 16});
-    kernels::plain(threads);
-    kernels::tiled({1, 1, stream, 60000});
-    kernels::axpy<float>({1, 1, stream}, 3, 2.0f, nullptr, nullptr);
-    return kernels::cuda_ext_library().kernel("plain").launch({1, 1, stream});
-  }
   if (command == "named") return kernels::cuda_ext_library().kernel(operand).launch({1, 1});
   if (command == "named_axpy") {
     const cuda_ext::Kernel axpy = kernels::cuda_ext_library().kernel("axpy< float >");

@@ -5,6 +5,7 @@ What both compute is compared on a GPU, by ``examples/ported/compare.py``.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -28,6 +29,19 @@ SIGNATURES = {
         )
         for T in ("__half", "double", "float")
     ],
+    "torch_conv": [
+        f"conv_{way}<{', '.join((T, str(width), *flags))}>({parameters})"
+        for way, parameters in (("backward", "ConvGradients g"), ("forward", "ConvParams p"))
+        for T in ("__half", "__nv_bfloat16", "float")
+        for width in (2, 3, 4)
+        for flags in itertools.product(("false", "true"), repeat=3)
+    ],
+    "torch_scan": [
+        f"scan_forward<ScanTraits<{T}, {W}, {size}>>(ScanParams p)"
+        for T in ("__half", "float")
+        for W in ("complex_t", "float")
+        for size in ("128, 16", "256, 16", "64, 8")
+    ],
     "cupy_heat": [
         "hottest(int n, const float* x, float* highest)",
         "step<double>(int rows, int columns, const double* from, double* to)",
@@ -41,7 +55,12 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+SLOW = ("torch_conv", "torch_scan")  # hundreds of kernels, and CUB
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SIGNATURES]
+)
 def test_after_builds_with_all_kernels(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "triton_softmax":
         pytest.importorskip("triton")
@@ -61,12 +80,10 @@ def test_kernels_are_those_of_before(name: str) -> None:
         .replace("int64_t", "long long")
         .replace("def _softmax", "def softmax")
     )
-    for source in (PORTED / name / "after" / "device").iterdir():
-        parts = re.split(r"\n\n+", source.read_text(encoding="utf-8").strip())
-        kernels = [part for part in parts if "__global__" in part or "@triton.jit" in part]
-        assert kernels
-        for kernel in kernels:
-            assert kernel.strip() in before
+    parts = re.split(r"\n\n+", _texts(PORTED / name / "after" / "device"))
+    kernels = [part.strip() for part in parts if "__global__" in part or "@triton.jit" in part]
+    assert kernels
+    assert [kernel for kernel in kernels if kernel not in before] == []
 
 
 def _texts(directory: Path) -> str:

@@ -138,6 +138,14 @@ TUNING = {
         {"device": "sm_80", "when": "n % 4 == 0 and x % 16 == 0", "config": {"num_warps": 2}},
     ],
 }
+
+
+def test_booleans_of_toml_are_those_of_python() -> None:
+    assert parse_instantiation("f(n: i32, A=true, B=(false, 1))") == parse_instantiation(
+        "f(n: i32, A=True, B=(False, 1))"
+    )
+
+
 TUNED = parse_instantiation("f(x: *fp32:16, n: i32)")
 FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), frozenset({"BLOCK", "SHAPE"}), ("triton.jit",))
 

@@ -52,12 +52,6 @@ __global__ void slowly(long long cycles, int value, int* out) {
 __global__ void increment(int* counter) { atomicAdd(counter, 1); }
 
 struct __align__(64) Wide { int numbers[32]; };
-struct Pointers { const float* in[2]; };
-struct Scaled : Pointers { int n; alignas(16) float scale; float* out; struct { short add; } more; };
-__global__ void scaled(Scaled p) {
-  const int i = threadIdx.x;
-  if (i < p.n) p.out[i] = p.scale * p.in[0][i] + p.in[1][i] + p.more.add;
-}
 __global__ void wide(char c, Wide w, int* out) { *out = c + w.numbers[0] + w.numbers[31]; }
 """
 
@@ -430,38 +424,6 @@ def test_arrays_of_two_gpus_are_refused(kernels: Any, torch: Any) -> None:
         kernels.axpy["float"](8, 2.0, there, y, grid=1, block=8)
     with pytest.raises(ArgumentError, match="argument 'y': is on GPU 1, and 'x' is on GPU 0"):
         kernels.axpy["float"](8, 2.0, Lent(x), Lent(y), grid=1, block=8)
-
-
-def test_a_structure_by_name_has_the_layout_of_the_gpu(kernels: Any, torch: Any) -> None:
-    a, b = torch.arange(32.0, device="cuda"), torch.ones(32, device="cuda")
-    out = torch.zeros(32, device="cuda")
-    p = kernels.Scaled(n=31, scale=2.0, out=out, more={"add": -3})
-    p.in_ = [a, b]  # `in` is a word of Python
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        kernels.slowly(50_000_000, 0, torch.zeros(1, dtype=torch.int32, device="cuda"), grid=1, block=1)
-        b += 1
-        kernels.scaled(p, grid=1, block=32)
-    stream.synchronize()
-    expected = 2 * torch.arange(32.0) + 2 - 3
-    expected[31] = 0
-    assert torch.equal(out.cpu(), expected)
-    p.scale = 1.0
-    for _ in range(2):
-        kernels.scaled(p, grid=1, block=32)
-    assert out[2].item() == 1
-
-
-@two_gpus
-def test_a_structure_with_arrays_of_two_gpus_is_refused(kernels: Any, torch: Any) -> None:
-    x, y = torch.ones(8, device="cuda:0"), torch.ones(8, device="cuda:1")
-    p = kernels.Scaled(n=8, out=y, **{"in": [x, y]})
-    for _ in range(2):
-        with pytest.raises(ArgumentError, match=r"'p.in\[1\]': is on GPU 1, and 'p.in\[0\]' is on"):
-            kernels.scaled(p, grid=1, block=8)
-    p.in_ = [y, y]
-    kernels.scaled(p, grid=1, block=8)
 
 
 @two_gpus

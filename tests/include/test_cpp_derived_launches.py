@@ -89,11 +89,6 @@ int main(int, char** arguments) {
     tell(kernels::ns::scale.try_launch(1 << 30, x, 7, 20, y, 1));
     tell(kernels::ns::scale.try_launch(1, x, 1LL << 31, 20, y, 1));
     std::printf("%d\n", scale.attribute(1));
-  } else if (!std::strcmp(arguments[1], "streams")) {
-    for (const std::uintptr_t stream : {1009u, 9u, 1009u, 7009u}) {
-      kernels::ns::scale({{10, 3}, reinterpret_cast<CUstream_st*>(stream)}, x, 7, 20, y, -3);
-      kernels::k<1>({3, reinterpret_cast<CUstream_st*>(stream)}, x, 3);
-    }
   } else {
     kernels::k<1>.kernel().prepare(LaunchGrid(1));
     std::puts("prepared");
@@ -171,20 +166,6 @@ def test_a_launch_has_what_the_image_fixes(run: Callable[..., Run], devices: int
         "argument 'x_shape_0': 2147483648 is out of the range of int",
     ]
     assert shared == "0"
-
-
-def test_the_stream_decides_where_a_launch_and_its_memory_are(run: Callable[..., Run]) -> None:
-    done = run("streams", devices=8)
-    streams = [1009, 1009, 9, 9, 1009, 1009, 7009, 7009]
-    assert [launch.split()[5:7] for launch in done.launches] == [
-        [f"stream={stream}", f"device={stream // 1000}"] for stream in streams
-    ]
-    allocated = [call.split()[-1] for call in done.calls if call.startswith("cuMemAllocAsync")]
-    freed = [call.split()[-1] for call in done.calls if call.startswith("cuMemFreeAsync")]
-    assert allocated == freed == [f"stream={stream}" for stream in streams]
-    pushed = sum(call.startswith("cuCtxPushCurrent") for call in done.calls)
-    assert pushed == done.calls.count("cuCtxPopCurrent")
-    assert "cuDevicePrimaryCtxRetain 1" not in done.calls
 
 
 def test_a_launch_takes_the_image_for_its_arguments(run: Callable[..., Run]) -> None:

@@ -503,26 +503,6 @@ def test_a_gpu_is_prepared_while_another_is_current(run: Program, devices: int) 
     ]
 
 
-def test_launches_of_all_kinds_follow_their_stream(run: Program) -> None:
-    commands = (
-        "each_in:1009",
-        "each_in:1009",
-        "each_in:7009",
-        "thread:each_in:2009",
-        "context:7",
-        "each_in:9",
-    )
-    done = run("context:0", *commands, devices=8)
-    assert done.output == []
-    placed = [launch.partition("device=")[2][0] for launch in done.launches]
-    assert placed == [gpu for gpu in "11720" for _ in range(7)]
-    pushed = sum(call.startswith("cuCtxPushCurrent") for call in done.calls)
-    assert pushed == done.calls.count("cuCtxPopCurrent")
-    assert sorted(call for call in done.calls if "Retain" in call) == [
-        f"cuDevicePrimaryCtxRetain {gpu}" for gpu in (0, 7)
-    ]
-
-
 def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
     commands = "separate", "context:1", "separate", "separate", "context:2", "separate"
     done = run(*commands, devices=3, capability="90,80,90")

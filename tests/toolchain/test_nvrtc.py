@@ -368,6 +368,11 @@ def test_options_that_are_refused_as_nvccs_are_unknown_to_nvrtc():
             image(unit(KERNEL, raw=(option,)))
 
 
+TEMPLATE_OF_A_STRUCTURE = (
+    "struct P { int n; }; template <class T> __global__ void f(P p, T* x) { x[p.n] = 1; }"
+)
+
+
 @pytest.fixture
 def options_of(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     """The options of each compilation."""
@@ -402,6 +407,26 @@ def test_a_prototype_beside_the_definition_costs_no_second_round(options_of):
     compiled = image(unit(f"{source} __global__ void n(E); __global__ void n(E e) {{}}"))
     assert [p.kind for p in compiled.signatures.kernels["k"].parameters] == ["enum", "pointer"]
     assert len(options_of) == 1
+
+
+def test_standard_headers_cost_no_second_round(options_of, tmp_path):
+    own = unit(f"#include <cstdint>\n{TEMPLATE_OF_A_STRUCTURE}", "f<float>")
+    Nvrtc(tmp_path).compile(own, [Architecture.parse("sm_90")])
+    assert len(options_of) == 1
+
+
+def test_a_process_compiles_several_sources_with_line_directives_for_one_gpu(tmp_path):
+    """NVRTC 13.5 crashes here if it traces a source with three such directives, for sm_100 and later."""
+    script = f"""if True:
+        from pathlib import Path
+        from tests.toolchain.test_nvrtc import TEMPLATE_OF_A_STRUCTURE, Architecture, Nvrtc, unit
+        nvrtc = Nvrtc(Path({os.fspath(tmp_path)!r}))
+        for before in ("", '#line 1 "a.h"\\n#line 1 "b.h"\\n'):
+            source = f"{{before}}#include <cuda_fp16.h>\\n{{TEMPLATE_OF_A_STRUCTURE}}"
+            for _ in range(3):
+                nvrtc.compile(unit(source, "f<float>"), [Architecture.parse("sm_100")])
+        """
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 
 def test_types_that_need_a_second_round_are_asked_for_once(options_of):

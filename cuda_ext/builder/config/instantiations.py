@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -67,6 +68,12 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
     return ("".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations)
 
 
+def _check_value(value: object, where: str) -> str:
+    return json.dumps(value) if isinstance(value, bool) else _SCALAR.check(value, where)
+
+
+_SCALAR = scalar("a string, an integer or a boolean")
+_VALUE = Kind(_check_value, {"type": ["string", "integer", "boolean"]})
 _EXPRESSION = string(description="A C++ name expression.").then(
     _check_expression, **{"not": {"anyOf": [{"pattern": r"^\s*$"}, {"pattern": _ABSENT}]}}
 )
@@ -74,7 +81,7 @@ _PATTERN = string(
     'a string such as "reduce<{T}>"',
     description="A C++ name expression with placeholders, such as `reduce<{T}>`.",
 )
-_VALUES = array(scalar(), "an array of values", "add values")
+_VALUES = array(_VALUE, "an array of values", "add values")
 _PRODUCT: Schema = {
     **map_schema(rf"^{C_NAME}$", _VALUES.schema),
     "properties": {"kernel": _PATTERN.schema},

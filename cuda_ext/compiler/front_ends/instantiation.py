@@ -314,6 +314,8 @@ def _spell_constant(node: ast.expr) -> str:
         case ast.Tuple(items):
             inner = ", ".join(map(_spell_constant, items))
             return f"({inner},)" if len(items) == 1 else f"({inner})"
+        case ast.Name("true" | "false"):  # a boolean of TOML
+            return node.id.capitalize()
         case ast.Name(name):  # a dtype, or a function
             return name
     value = ast.literal_eval(node)

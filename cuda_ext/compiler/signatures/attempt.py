@@ -21,6 +21,7 @@ from cuda_ext.compiler.signatures.layouts import (
     append_members,
     members_of,
     refused_members,
+    rejected_lines,
 )
 from cuda_ext.compiler.signatures.probes import Probed, known_subjects, probe, probe_type, read_probe
 from cuda_ext.compiler.signatures.spellings import (
@@ -29,7 +30,6 @@ from cuda_ext.compiler.signatures.spellings import (
     append_questions,
     ask,
     read_answers,
-    rejected_lines,
 )
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.constants import Constant

@@ -25,7 +25,11 @@ from cuda_ext.text.macros import WORD, find_macros
 from cuda_ext.text.members import DeclaredStructure, find_structures, reachable
 
 _UNNAMED = re.compile(r"cuda_ext_probe::unnamed<(\d+)>")
-_FILE = "cuda_ext_members"  # the file of the declarations, as errors name it
+# The file of all declarations that are appended to a source, as errors name it. One file serves all of them:
+# see nvrtc_traces about #line.
+APPENDED_FILE = "cuda_ext_probes"
+# The first line of the declarations of members, as errors name it.
+_FIRST_LINE = 1_000_000
 # The limit of names that are asked for: each takes half a millisecond.
 _MOST_NAMES = 400
 
@@ -148,15 +152,24 @@ def append_members(source: bytes, members: Members, refused: Collection[int] = (
         f"template <class T> struct layout<T, true> {{ template <class Name> using as = {described}; }}; }}"
     )
     # An incomplete source causes an error at the semicolon.
-    head = f';\n#pragma nv_diag_suppress 1427\n#line 1 "{_FILE}"'
+    head = f';\n#pragma nv_diag_suppress 1427\n#line {_FIRST_LINE} "{APPENDED_FILE}"'
     return source + "\n".join(["", head, *lines, "#pragma nv_diag_default 1427", ""]).encode()
+
+
+def rejected_lines(log: str) -> set[int]:
+    """List the lines of the declarations before those of members that have errors in `log`."""
+    return {line for line in _appended_lines(log) if line < _FIRST_LINE}
 
 
 def refused_members(log: str, members: Members) -> set[int]:
     """List the numbers of the names with errors in `log`; all of them if the error is in another line."""
-    numbers = {int(line) - 2 for line in re.findall(rf"(?m)^{_FILE}\((\d+)\): error", log)}
+    numbers = {line - _FIRST_LINE - 1 for line in _appended_lines(log) if line >= _FIRST_LINE}
     everything = set(range(len(members.names)))
     return numbers if numbers <= everything else everything
+
+
+def _appended_lines(log: str) -> set[int]:
+    return {int(line) for line in re.findall(rf"(?m)^{APPENDED_FILE}\((\d+)\): error", log)}
 
 
 def read_layout(type_: LoweredType | LoweredValue) -> Layout | None:
@@ -278,28 +291,22 @@ def _obstacle(
     if not fields:
         return "it has no members that other code may use"
     end, has_padding = 0, False
-    has_bases = any(each.bases for each in declared)
     for field in fields:
         name = members.names[field.number]
         if field.offset < end:
             return f"{name} shares its bytes with another member"
-        # A base ends with padding, too.
-        paddings = [1 << bit for bit in range(layout.alignment.bit_length())] if has_bases else [1]
-        if field.offset not in {_align(_align(end, size), field.alignment) for size in paddings}:
+        if field.offset != -(-end // field.alignment) * field.alignment:
             return f"the bytes before {name} are of an unknown member"
         has_padding = has_padding or field.offset != end
         end = field.offset + field.size
-    if layout.size != _align(end, layout.alignment):
+    alignment = layout.alignment
+    if layout.size != -(-end // alignment) * alignment:
         return f"the bytes behind {members.names[fields[-1].number]} are of an unknown member"
     has_padding = has_padding or layout.size != end
     # An unknown member may also lie in the padding. Of several declarations, conditions choose one.
     known = {members.names[field.number] for field in fields}
     reasons = [_unanswered(each, layout, known, has_padding, members.structures) for each in declared]
     return "" if "" in reasons else reasons[0]
-
-
-def _align(offset: int, alignment: int) -> int:
-    return -(-offset // alignment) * alignment
 
 
 def _unanswered(

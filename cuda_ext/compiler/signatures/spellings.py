@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cuda_ext.compiler.signatures.layouts import APPENDED_FILE
 from cuda_ext.compiler.signatures.reflection import name_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.kernels import Kernel
@@ -23,7 +24,6 @@ from cuda_ext.text.brackets import split_arguments
 from cuda_ext.text.declarations import Declaration, find_declarations
 from cuda_ext.text.declared_types import DeclaredType, find_types
 
-_FILE = "cuda_ext_spellings"  # the file of the declarations, as errors name it
 _MISSING = "cuda_ext_missing"
 
 # Typedefs of common headers, which the source may include. The compiler says what they mean, if they exist.
@@ -133,6 +133,10 @@ def _declare_otherwise(names: Iterable[str]) -> list[str]:
     for name in names:
         namespace, _, last = name.rpartition("::")
         by_namespace.setdefault(namespace, []).append(last)
+    # With headers of the standard library, std uses cuda::std. A name in two namespaces that std uses is
+    # ambiguous.
+    through = set(by_namespace.get("std", ())).intersection(by_namespace.get("cuda::std", ()))
+    by_namespace["std"] = [name for name in by_namespace.get("std", ()) if name not in through]
     missing = sorted({name for members in by_namespace.values() for name in members})
     lines = [_within([_MISSING], " ".join(f"struct {name};" for name in missing))]
     for number, (namespace, members) in enumerate(sorted(by_namespace.items())):
@@ -141,6 +145,7 @@ def _declare_otherwise(names: Iterable[str]) -> list[str]:
         declared = " ".join(f"using ::{_MISSING}::{name};" for name in members)
         used = f"using namespace ::{_MISSING}::{own};"
         lines += [_within([_MISSING, own], declared), _within(filter(None, namespace.split("::")), used)]
+    lines += [_within(["std"], "using namespace ::cuda::std;")] if through else []
     return lines
 
 
@@ -159,17 +164,12 @@ def _ask_enumerators(enumerations: Mapping[str, DeclaredType]) -> tuple[list[str
     return lines, types
 
 
-def rejected_lines(log: str) -> set[int]:
-    """List the lines of declarations that have errors in `log`."""
-    return {int(line) for line in re.findall(rf"(?m)^{_FILE}\((\d+)\): error", log)}
-
-
 def append_questions(source: bytes, questions: Questions) -> bytes:
     """Append the declarations of `questions` to `source`, as lines of a separate file."""
     if not questions.declarations:
         return source
     # An incomplete source causes an error at the semicolon.
-    return b'%b\n;\n#line 1 "%b"\n%b\n' % (source, _FILE.encode(), questions.declarations)
+    return b'%b\n;\n#line 1 "%b"\n%b\n' % (source, APPENDED_FILE.encode(), questions.declarations)
 
 
 def _within(scope: Iterable[str], declaration: str) -> str:

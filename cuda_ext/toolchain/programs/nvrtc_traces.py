@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _OPTION = "-fdevice-time-trace="
 _FILE = "trace.json"
+_LINE = re.compile(rb"(?m)^[ \t]*#[ \t]*(?:line\b|\d)")
 _has_failed = False
 
 
@@ -30,13 +32,15 @@ def is_untraced(log: str) -> bool:
 
 
 @contextmanager
-def trace_headers(scratch: Path) -> Iterator[tuple[list[str], list[Span]]]:
+def trace_headers(scratch: Path, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
     """Yield the options for a time trace, if there is one, and a list that receives its spans at the end.
 
-    Traces contain the spans of headers since CUDA 13.0.
+    Traces contain the spans of headers since CUDA 13.0. A text with ``#line`` is not traced: for sm_100 and
+    later, NVRTC 13.5 crashes in the compilation after one with three such directives for different files.
     """
     spans: list[Span] = []
-    if _has_failed or not knows_option(_OPTION):
+    texts = (unit.source, *unit.headers.values())
+    if _has_failed or not knows_option(_OPTION) or any(map(_LINE.search, texts)):
         yield [], spans
         return
     file = scratch / _FILE

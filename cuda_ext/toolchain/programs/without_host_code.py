@@ -15,24 +15,17 @@ from cuda_ext.errors import CompilationError, join_names
 from cuda_ext.text.host_code import HostItem, find_host_code, leave_out
 from cuda_ext.text.includes import definitions_of, find_includes
 from cuda_ext.text.macros import declaring_macros, find_macros
-from cuda_ext.toolchain.diagnostics import split_messages
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 
 # Headers that only host code uses, unless the search path has them.
 _HOST_HEADERS = re.compile(
-    r"[a-z_]+|sys/.+|(?:ctype|dirent|direct|dlfcn|errno|fcntl|fenv|getopt|inttypes|io|locale|malloc|memory|"
-    r"process|pthread|sched|setjmp|signal|stdarg|stdbool|strings|unistd|wchar|[Ww]indows)\.h"
-    r"|(?:ATen|c10|torch|THC|pybind11|nanobind|GL|GLFW|EGL|GLES\d?|X11|opencv2|boost|fmt|glog|vulkan)/.+"
-    r"|(?:cublas|cuda|cufft|cusolver|cusparse|curand(?!_)|cudnn|nccl|npp|nvjpeg|nvml|nvrtc|nvtx3|nvToolsExt|"
-    r"mpi|omp)\w*(?:/.+|\.h\w*)"
+    r"[a-z_]+|sys/.+|(?:ctype|dirent|direct|dlfcn|errno|fcntl|getopt|inttypes|io|locale|malloc|memory|process|pthread|"
+    r"sched|setjmp|signal|stdarg|strings|unistd|wchar|windows|Windows)\.h"
+    r"|(?:ATen|c10|torch|THC|pybind11|nanobind|GL|EGL|GLES\d?|opencv2|boost|Eigen|fmt|glog|vulkan)/.+"
+    r"|(?:cublas|cuda|cufft|cusolver|cusparse|curand(?!_)|cudnn|nccl|npp|nvjpeg|nvml|nvrtc|nvtx3|nvToolsExt|mpi|omp)"
+    r"\w*(?:/.+|\.h\w*)"
 )
 _ERROR = re.compile(r"(?m)^(\S[^\n]*?)\((\d+)\): (?:catastrophic )?error: (.*)$")
-_USE = re.compile(r"at line (\d+) of (\S+)")
-# Errors that are in a header for host code.
-_OF_HOST = re.compile(
-    r"function without execution space|marked as a __host__|variable without memory space|host variable"
-    r"|cannot open source file|#error|is not allowed in JIT mode"
-)
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 # Names in errors, and the header of ours that declares them: what nvcc declares in every source, and what
 # device code takes from PyTorch's headers and from the one of all of CUB, which NVRTC refuses.
@@ -150,7 +143,7 @@ class HostCode:
             return replace(following, implied=(*self.implied, implied))
         rejected: set[_Place] = set()
         missing: set[str] = set()
-        for file, number, message in self._errors_in(log):
+        for file, number, message in dict.fromkeys(match.groups() for match in _ERROR.finditer(log)):
             if "more than one instance of overloaded function" in message and "cuda::std::" in log:
                 rejected.update(self._uses_of_std())
             elif places := self._items_at(file, int(number), message):
@@ -178,29 +171,13 @@ class HostCode:
                 if item.name == "using namespace std" and (name, item) not in self.left_out:
                     yield name, item
 
-    def _errors_in(self, log: str) -> set[tuple[str, str, str]]:
-        """Return the file, line and text of each error in `log`.
-
-        If it is in a header that is not the project's, but about a template there, it counts where the
-        project uses that.
-        """
-        errors: set[tuple[str, str, str]] = set()
-        for block in split_messages(log):
-            if match := _ERROR.search(block):
-                file, number, message = match.groups()
-                uses = [use for use in _USE.findall(block) if use[1] in self.texts]
-                if file not in self.texts and uses:
-                    number, file = uses[-1]
-                errors.add((file, number, message))
-        return errors
-
     def _items_at(self, file: str, line: int, message: str) -> set[_Place]:
         """Return the smallest item at `line` of `file` that may be left out because of `message`.
 
         For a file that is not the project's, these are the includes that lead to it.
         """
         if file not in self.texts:
-            return self._includes_of(file) - self.needed if _OF_HOST.search(message) else set()
+            return self._includes_of(file) - self.needed
         inner = [
             (file, item)
             for item in self.items[file]

@@ -219,6 +219,7 @@ def test_a_key_like_no_other_is_answered_with_all() -> None:
         # Braces of C++ are no placeholders.
         ('"tile<Shape{8, 8}>"', ["tile<Shape{8, 8}>"]),
         ('"tile<Shape{N}>"', ["tile<Shape{N}>"]),
+        ('{ kernel = "copy<{FAST}>", FAST = [false, true] }', ["copy<false>", "copy<true>"]),
         ('{ kernel = "tile<Shape{1}, {T}>", T = ["float"] }', ["tile<Shape{1}, float>"]),
     ],
 )

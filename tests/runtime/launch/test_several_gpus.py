@@ -267,21 +267,6 @@ def test_every_launch_runs_on_its_gpu(count: int, in_c: bool) -> None:
 
 
 @two_and_eight
-@in_c_and_in_python
-def test_a_scope_has_arrays_on_all_gpus(count: int, in_c: bool) -> None:
-    places = [On(device) for device in range(count)]
-    x, y, z = (np.arange(4 * count, dtype="f4").reshape(count, 4) * factor for factor in (1, 0, 0))
-    with in_context_of(0):
-        with cuda_ext.device_scope():
-            for at in places * 2:
-                kernels.copy(x[at.device], y[at.device], stream=at.handle, **one)
-                kernels.copy(y[at.device], z[at.device], stream=at.handle + 1, **one)
-        assert x.tolist() == y.tolist() == z.tolist()
-    assert placed() == [at.device for at in places * 2 for _ in range(2)]
-    check_contexts(count)
-
-
-@two_and_eight
 def test_a_variable_is_read_and_written_on_its_gpu(count: int) -> None:
     import_torch({})
     weights = kernels.weights
