@@ -2,7 +2,8 @@
 
 A condition is a list of terms, which must all hold. A term compares ``sm``, the compute capability of the
 GPU (90 for 9.0), or an integer argument of a kernel with a number, and so ``x.shape[0]`` and
-``x.stride[0]`` where these are hidden parameters. Targets stand alone: ``sm_90`` means ``sm == 90``;
+``x.stride[0]`` where these are hidden parameters, and members of structures, ``p.width``. Pointers are
+compared by their alignment, or with ``null``. Targets stand alone: ``sm_90`` means ``sm == 90``;
 ``sm_90a`` and ``sm_100f`` hold where the GPU loads an image for that target. There is no *or*: a kernel may
 be several candidates.
 """
@@ -39,6 +40,8 @@ _OPERATORS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
 }
 
+_EQUALITIES = ("==", "!=")
+
 # Editors read the patterns, too. Their `\w` matches only ASCII, so names exclude ASCII characters instead.
 _LETTER = r"[^\x00-@\x5B-\x5E\x60\x7B-\x7F]"
 _FURTHER = r"[^\x00-/:-@\x5B-\x5E\x60\x7B-\x7F]"
@@ -46,8 +49,10 @@ _NUMBER = rf"(?:0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|0[0_]*|[1-9][0-9_]*)
 _TARGET = rf"sm_[1-9][0-9]{{1,2}}[af]?(?!{_FURTHER})"
 _NAME = rf"(?!sm_[0-9]|(?:and|or|not)(?!{_FURTHER})){_LETTER}{_FURTHER}*"
 _EXTENT = r"\.(?:shape|stride)\[[0-9]{1,2}\]"
-_COMPARED = rf"({_NAME}(?:{_EXTENT})?)\s*(?:%\s*({_NUMBER})\s*)?"
-_TERM = rf"\s*(?:({_TARGET})|{_COMPARED}([<>]=?|[=!]=)\s*(-?{_NUMBER}))\s*"
+_MEMBER = rf"{_NAME}(?:\.{_NAME})*"
+_COMPARED = rf"({_NAME}{_EXTENT}|{_MEMBER})\s*(?:%\s*({_NUMBER})\s*)?([<>]=?|[=!]=)\s*(-?{_NUMBER})"
+_NULL = rf"({_MEMBER})\s*([=!]=)\s*null(?!{_FURTHER})"
+_TERM = rf"\s*(?:({_TARGET})|{_COMPARED}|{_NULL})\s*"
 PATTERN = rf"^{_TERM}(?:and(?!{_FURTHER}){_TERM})*$"
 _FORBIDDEN = re.compile(rf"[()&|]|!(?!=)|(?<!{_FURTHER})(?:or|not)(?!{_FURTHER})")
 
@@ -79,9 +84,11 @@ def _parse_term(text: str) -> Term:
             f"found {found}"
         )
     groups: Any = match.groups()
-    target, name, modulus, symbol, number = groups
+    target, name, modulus, symbol, number, pointer, equality = groups
     if target:
         return Term(target) if target[-1] in "af" else Term(SM, "==", int(target.removeprefix("sm_")))
+    if pointer:
+        return Term(pointer, equality)
     divisor = _parse_number(modulus) if modulus else 0
     if modulus and divisor < 1:
         raise ConditionError(f"expected a number from 1 on after '%', found {divisor}")
@@ -118,9 +125,9 @@ def check_terms(
     hidden: Sequence[HiddenParameter],
     where: str,
 ) -> None:
-    """Check that a launch of `kernel` can compare the terms: integers, alignments of pointers and extents.
+    """Check that a launch of `kernel` can compare the terms: integers, addresses and extents.
 
-    Raises :class:`ConfigError`.
+    `parameters` include members of structures. Raises :class:`ConfigError`.
     """
     by_name = {parameter.name: parameter for parameter in parameters}
     integers = ", ".join([*(name for name, parameter in by_name.items() if parameter.is_integer), SM])
@@ -132,14 +139,21 @@ def check_terms(
         if parameter is None:
             problem = f"{kernel} has no parameter {shorten(name)!r}"
             remedy = did_you_mean(name, integers.split(", ")) or f"conditions compare {integers}"
-        elif parameter.is_integer or (parameter.kind == "pointer" and term.modulus in _ALIGNMENTS):
+        elif parameter.is_integer or (parameter.kind == "pointer" and _is_about_address(term)):
             continue
         else:
             problem = f"{shorten(name)!r} is {parameter.type}"
             remedy = f"conditions compare integers: {integers}"
             if parameter.kind == "pointer":
-                remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
+                remedy += f"; and pointers by their alignment, up to 256, or with null: {name} % 16 == 0, "
+                remedy += f"{name} == null"
         raise ConfigError(f'"{spell([condition])}": {problem}', where=where, remedy=remedy)
+
+
+def _is_about_address(term: Term) -> bool:
+    """Return True if `term` asks what conditions may ask of an address."""
+    is_about_null = not term.number and term.operator in _EQUALITIES
+    return term.modulus in _ALIGNMENTS if term.modulus else is_about_null
 
 
 def can_hold(condition: Condition) -> bool:

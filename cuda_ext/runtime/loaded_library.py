@@ -360,7 +360,8 @@ class Names:
         positions = [self._positions.get(candidate.kernel) for candidate in variants.candidates]
         found = [self._manifest.kernels[position] for position in positions if position is not None]
         sizes = {tuple(parameter.size for parameter in kernel.parameters) for kernel in found}
-        if len(found) < len(positions) or len(sizes) != 1 or not _can_compare(found[-1], variants):
+        is_complete = len(found) == len(positions) and len(sizes) == 1
+        if not is_complete or not _can_compare(found[-1], variants, self._manifest):
             raise ManifestError(
                 f"damaged manifest: the candidates of {variants.name!r} are not kernels with one signature, "
                 "or compare what no launch has",
@@ -374,12 +375,12 @@ class Names:
         return [self._manifest.symbols[position] for position in self._symbols.get(name, ())]
 
 
-def _can_compare(kernel: Kernel, variants: Variants) -> bool:
+def _can_compare(kernel: Kernel, variants: Variants, manifest: Manifest) -> bool:
     """Return True if a launch of `kernel` has all values that the conditions of `variants` compare."""
-    from cuda_ext.formats.variant_conditions import SM  # few modules have variants
+    from cuda_ext.facts.structures import comparable_names  # few modules have variants
+    from cuda_ext.formats.variant_conditions import SM
 
-    known = {p.name for p in kernel.parameters if p.is_comparable}
-    known |= {SM, *(hidden.source for hidden in kernel.hidden if hidden.extent)}
+    known = {SM, *comparable_names(kernel, manifest.structures)}
     terms = (term for candidate in variants.candidates for term in candidate.when)
     return known.issuperset(term.name for term in terms if term.operator)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.facts import candidates as facts
 from cuda_ext.facts import kernels
+from cuda_ext.facts.structures import Operand, operands_of
 from cuda_ext.formats.variant_conditions import SM, holds, is_about_gpu
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray
@@ -140,7 +141,8 @@ class _VariantsLauncher(Launcher):
         self.variants = variants
         self._library = library
         self._candidates = candidates
-        self._positions = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_comparable}
+        operands = operands_of(candidates[-1].kernel, library.manifest.structures)
+        self._operands = {name: each for name, each in operands.items() if each.parameter.is_comparable}
         self._by_capability: dict[int, list[_OnGpu]] = {}
 
     def launch(
@@ -173,7 +175,7 @@ class _VariantsLauncher(Launcher):
         return self._candidates.index(chosen), self._choice_on(device)
 
     def _choice_on(self, device: Device) -> Choice:
-        parts = {name: (position, "v", 0) for name, position in self._positions.items()}
+        parts = {name: (each.position, _part(each), each.offset) for name, each in self._operands.items()}
         parts |= extent_terms(self.kernel)
         required: list[CompiledTerm] = []
         for number, candidate in enumerate(self._on(device)):
@@ -213,7 +215,7 @@ class _VariantsLauncher(Launcher):
     def _numbers(self, resolved: ResolvedArguments) -> dict[str, int]:
         """Return the operands of conditions by name: values and extents of arguments, and the capability."""
         values = self._values(resolved)
-        numbers = {name: values[position] for name, position in self._positions.items()}
+        numbers = {name: _number(values[each.position], each) for name, each in self._operands.items()}
         return {**numbers, **resolved.extents, SM: resolved.device.capability}
 
     @staticmethod
@@ -225,14 +227,7 @@ class _VariantsLauncher(Launcher):
             from cuda_ext.runtime.arrays.device_scope import DeviceCopies, innermost_scope  # a slow import
 
             copies = (innermost_scope() or DeviceCopies()).expect_addresses(arrays)
-        return [
-            copies.get(each, 0)  # an empty array has no copy
-            if isinstance(each, HostArray)
-            else each.address
-            if isinstance(each, DeviceMemory)
-            else each
-            for each in resolved.values
-        ]
+        return [_plain_value(each, copies) for each in resolved.values]
 
     def _on(self, device: Device) -> list[_OnGpu]:
         if device.capability not in self._by_capability:
@@ -241,6 +236,34 @@ class _VariantsLauncher(Launcher):
                 for launcher, candidate in zip(self._candidates, self.variants.candidates, strict=True)
             ]
         return self._by_capability[device.capability]
+
+
+# What C takes of an argument: its value, or a member with so many bytes.
+_MEMBERS = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+def _part(operand: Operand) -> str:
+    if not operand.is_member:
+        return "v"
+    letter = _MEMBERS[operand.parameter.size]
+    return letter if operand.parameter.kind == "integer" else letter.upper()
+
+
+def _number(value: Any, operand: Operand) -> int:
+    """Return the number that conditions compare, in the plain `value` of a parameter."""
+    if not operand.is_member:
+        number: int = value
+        return number
+    content = value if isinstance(value, bytes) else value.to_bytes(8, "little")  # a structure of an address
+    member = content[operand.offset : operand.offset + operand.parameter.size]
+    return int.from_bytes(member, "little", signed=operand.parameter.kind == "integer")
+
+
+def _plain_value(value: Any, copies: Mapping[HostArray, int]) -> Any:
+    """Return the address of an array; that of one of the `copies` is known modulo 256, and not null."""
+    if isinstance(value, HostArray):
+        return copies[value] % 256 + 256 if value in copies else 0  # an empty array has no copy
+    return value.address if isinstance(value, DeviceMemory) else value
 
 
 def _title(kernel: kernels.Kernel, candidate: facts.Candidate, variants: facts.Variants) -> tuple[str, str]:

@@ -19,6 +19,11 @@ RIGHT = {
     " größe < -0x10 ": Term("größe", "<", -16),
     "sm_count != 3": Term("sm_count", "!=", 3),
     "from % 0x4 >= 2": Term("from", ">=", 2, 4),
+    "p.width >= 4": Term("p.width", ">=", 4),
+    "p.inner.n%2==0": Term("p.inner.n", "==", 0, 2),
+    "bias == null": Term("bias", "==", 0),
+    "p.bias!=null": Term("p.bias", "!=", 0),
+    "nullable > 1": Term("nullable", ">", 1),
     "True == 1": Term("True", "==", 1),
     "\ufb01 < 5": Term("\ufb01", "<", 5),
     "android\n==\t0": Term("android", "==", 0),
@@ -77,6 +82,11 @@ WRONG = {
     "x.size[0] > 3": f"{EXPECTED}'x.size[0] > 3'",
     "x.shape[-1] > 3": f"{EXPECTED}'x.shape[-1] > 3'",
     "n > \u0661": f"{EXPECTED}'n > \u0661'",
+    "bias > null": f"{EXPECTED}'bias > null'",
+    "bias % 2 == null": f"{EXPECTED}'bias % 2 == null'",
+    "bias == nullptr": f"{EXPECTED}'bias == nullptr'",
+    "p. width > 3": f"{EXPECTED}'p. width > 3'",
+    "p.and > 3": f"{EXPECTED}'p.'",
 }
 
 

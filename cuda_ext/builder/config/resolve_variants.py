@@ -9,6 +9,7 @@ from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Manifest, Unit
+from cuda_ext.facts.structures import operands_of
 from cuda_ext.formats.lowered_names.meanings import find_meant
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.formats.variant_conditions import check_terms
@@ -34,7 +35,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
                     f"{shorten(name)!r} is {kind} already", where=here, remedy="choose another name"
                 )
             kinds[name] = "variants" if name == each.name else "a namespace"
-        candidates = tuple(_candidates(each, kernels, manifest.units, here))
+        candidates = tuple(_candidates(each, kernels, manifest, here))
         for i, candidate in enumerate(candidates):
             if candidate.kernel in specialised:
                 raise ConfigError(
@@ -53,17 +54,18 @@ def _scopes(name: str) -> Iterator[str]:
 
 
 def _candidates(
-    variants: Variants, kernels: Mapping[str, Kernel], units: Sequence[Unit], where: str
+    variants: Variants, kernels: Mapping[str, Kernel], manifest: Manifest, where: str
 ) -> Iterator[Candidate]:
     """Yield the candidates of `variants`, with kernels as the manifest spells them."""
     chosen = [
-        _kernel(candidate, kernels, units, f"{where}[{i}].kernel")
+        _kernel(candidate, kernels, manifest.units, f"{where}[{i}].kernel")
         for i, candidate in enumerate(variants.candidates)
     ]
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         # A launch takes the values by the parameters of the default.
-        own = kernel.expression, kernel.parameters, chosen[-1].hidden
+        compared = [operand.parameter for operand in operands_of(kernel, manifest.structures).values()]
+        own = kernel.expression, compared, chosen[-1].hidden
         check_terms(candidate.when, *own, f"{where}[{i}].when")
         yield candidate._replace(kernel=kernel.expression)
 

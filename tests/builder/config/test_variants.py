@@ -37,6 +37,10 @@ __global__ void renamed(int count, const float* x, float* y) {}
 __global__ void bool_(bool flag, float f) {}
 __global__ void over(int* p) {}
 __global__ void over(float* p) {}
+struct Range { int first; const float* data; };
+struct Params { Range range; float scale; unsigned char flags; };
+__global__ void wide(Params p, float* out) {}
+__global__ void narrow(Params p, float* out) {}
 namespace ns { __global__ void inner(int n, const float* x, float* y) {} __device__ int counter; }
 __constant__ float weights[4];
 """
@@ -61,6 +65,9 @@ def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) ->
     found = resolve_variants(compiled, [named("fit", "::large< float >: n > 3", "ns ::inner")], WHERE)
     assert found.variants == (named("fit", "large<float>: n > 3", "ns::inner"),)
     assert found._replace(variants=()) == compiled
+    condition = "p.range.first >= 4 and p.flags % 2 == 1 and p.range.data != null and out == null"
+    members = [named("fit", f"wide: {condition}", "narrow")]
+    assert resolve_variants(compiled, members, WHERE).variants == tuple(members)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,11 @@ def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) ->
         named("fit", "renamed: sm >= 80 and cont > 3", "renamed"),
         named("fit", "simple: zzz > 3", "simple"),
         named("fit", "simple: x > 3", "simple"),
+        named("fit", "simple: x == 3", "simple"),
+        *(
+            named("fit", f"wide: {condition}", "narrow")
+            for condition in ("p.range.frist > 3", "p.scale > 3", "p.range == 0", "p.range.data == 1")
+        ),
         *(named("fit", f"bool_: {name} > 0", "bool_") for name, type_ in (("flag", "bool"), ("f", "float"))),
         named("simple", "simple"),
         named("large", "simple"),

@@ -365,30 +365,42 @@ def test_a_choice_is_the_first_candidate_whose_terms_hold(script: Script) -> Non
 import operator, random
 names = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">=": operator.ge,
          ">": operator.gt}
-parameters = ("n", "i", 8, ()), ("m", "u", 8, ())
+parameters = ("n", "i", 8, ()), ("m", "u", 8, ()), ("s", "v", 24, ())
+parts = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8}
 def other(function):
     made = loaded(*parameters)
     made._set_loaded(0, function, *LIMITS[1:])
     return made
 random.seed(1)
 some = [-(2**63), -7, -1, 0, 1, 2, 5, 2**31, 2**63 - 1]
+def expected(terms, otherwise, values):
+    holding = {candidate: True for candidate, *_ in terms}
+    for candidate, position, part, offset, modulus, symbol, number in terms:
+        if not holding[candidate] or any(holding[each] for each in holding if each < candidate):
+            continue
+        value = values[position]
+        if part != "v":
+            value = int.from_bytes(value[offset : offset + parts[part]], "little", signed=part.islower())
+        if value >= 2**63:
+            return -1  # C compares no larger numbers
+        holding[candidate] = names[symbol](value % modulus if modulus else value, number)
+    return next((candidate for candidate in holding if holding[candidate]), otherwise)
 for _ in range(3000):
     kernels = tuple(map(other, (1, 2, 3)))
     terms = []
     for candidate in range(3):
         for _ in range(random.randrange(3)):
             modulus, symbol = random.choice((0, 1, 2, 3, 2**62)), random.choice(list(names))
-            term = candidate, random.randrange(2), "v", 0, modulus, symbol, random.choice(some)
-            terms.append(term)
+            part = random.choice(["v", *parts])
+            size = parts.get(part, 0)
+            place = (2, part, random.randrange(25 - size)) if size else (random.randrange(2), "v", 0)
+            terms.append((candidate, *place, modulus, symbol, random.choice(some)))
     otherwise = random.randrange(-1, 3)
     variants = Launch(parameters, kernels)
     variants._set_choice(0, (tuple(terms), otherwise))
-    values = random.choice(some), random.choice([0, 1, 3, 2**63 - 1])
-    holding = {}
-    for candidate, position, _, _, modulus, symbol, number in terms:
-        value = values[position] % modulus if modulus else values[position]
-        holding[candidate] = holding.get(candidate, True) and names[symbol](value, number)
-    chosen = next((candidate for candidate in holding if holding[candidate]), otherwise)
+    content = bytes(random.choice([0, 1, 127, 255]) for _ in range(24))
+    values = random.choice(some), random.choice([0, 1, 3, 2**63 - 1]), content
+    chosen = expected(terms, otherwise, values)
     launched.clear()
     outcome = variants(*values, grid=1, block=1)
     assert outcome == "carefully" if chosen < 0 else launched[0][0] == chosen + 1, (values, terms)

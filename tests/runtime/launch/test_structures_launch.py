@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.structures import Structure
+from cuda_ext.formats.variant_conditions import parse
 from tests.fixtures import device_arrays
 from tests.fixtures.device_arrays import ArrayAt, Tensor
 from tests.fixtures.loader import Run, write_module
 from tests.fixtures.under_driver import failure, launches
+from tests.runtime.test_large_modules import counting
 
 pytestmark = [pytest.mark.host_compiler, pytest.mark.usefixtures("structures")]
 under_driver = pytest.mark.under_driver(kernels="structures.kernels")
@@ -88,7 +91,20 @@ KERNELS = [
     taking("both<double>", DOUBLES)._replace(lowered="both_d"),
     taking("bits", OPAQUE),
     taking("taken", CLASH),
+    *(
+        each._replace(parameters=(*each.parameters, member("float* bias", "pointer", 8, 144)))
+        for each in (taking(name, PARAMS) for name in ("unbiased", "even", "large", "simple"))
+    ),
 ]
+VARIANTS = Variants(
+    "choice",
+    (
+        Candidate("unbiased", parse("bias == null and p.inner.x != null")),
+        Candidate("even", parse("p.batch < 0 and p.stride % 2 == 0 and bias % 16 == 0")),
+        Candidate("large", parse("p.inner.a >= -2 and p.lambda > 200 and p.y == null")),
+        Candidate("simple"),
+    ),
+)
 
 
 @pytest.fixture
@@ -96,7 +112,7 @@ def structures(with_driver: WithDriver, tmp_path: Path) -> None:
     all_structures = (OPAQUE, INNER, PLAIN, DOUBLES, PARAMS, CLASH)
     for name in ("structures.kernels", "others.kernels"):
         own = [structure._replace(units=(0,)) for structure in all_structures]
-        write_module(tmp_path, name, KERNELS, structures=own, constants=CONSTANTS)
+        write_module(tmp_path, name, KERNELS, (), own, CONSTANTS, [VARIANTS])
 
 
 def passed() -> str:
@@ -255,3 +271,38 @@ def test_addresses_that_come_from_no_array_need_a_stream(in_c: bool) -> None:
     kernels.run(p, stream=7, **one)
     kernels.run(p, like=Tensor(np.zeros(4, "f4")), **one)
     kernels.two(kernels.Plain(), kernels.ns.Params["float"](), **one)
+
+
+@under_driver
+@in_c_and_in_python
+def test_conditions_of_variants_compare_members_and_null_pointers(in_c: bool) -> None:
+    params = kernels.ns.Params["float"]
+    x, array = ArrayAt(4096), np.zeros(3, "f4")
+    cases: list[tuple[dict[str, Any], Any, str]] = [
+        ({"inner": {"x": x}}, None, "unbiased"),
+        ({"inner": {"x": x}}, 0, "unbiased"),
+        ({"inner": {"x": x}}, x, "simple"),
+        ({}, None, "simple"),
+        ({"batch": -1, "stride": 4}, None, "even"),
+        ({"batch": -1, "stride": 4}, ArrayAt(8), "simple"),
+        ({"batch": -1, "stride": 4}, x, "even"),
+        ({"batch": -(2**31), "stride": 2**32 - 1}, x, "simple"),
+        ({"inner": {"a": -2}, "lambda_": 255}, x, "large"),
+        ({"inner": {"a": -3}, "lambda_": 255}, x, "simple"),
+        ({"inner": {"a": 9}, "lambda_": 201, "y": x}, x, "simple"),
+        ({"inner": {"x": x}}, array, "simple"),  # a copy of the array is not null
+        ({"batch": -1}, array, "even"),
+        ({"inner": {"x": x}}, np.zeros(0, "f4"), "unbiased"),
+    ]
+    for members, bias, _ in cases:
+        inner = kernels.Inner(**members.pop("inner", {}))
+        p = params(inner=inner, **members)
+        for _ in range(2):
+            kernels.choice(p, bias, stream=0, **one)
+        content = bytes.fromhex(launches()[-1].split()[-2])
+        for _ in range(2):
+            kernels.choice(content, bias, stream=0, **one)
+    launched = [each.split()[1] for each in launches()]
+    assert launched == [name for _, _, name in cases for _ in range(4)]
+    plain = params(batch=-1)
+    assert not in_c or counting(lambda: kernels.choice(plain, None, stream=0, **one)) == 0

@@ -30,8 +30,17 @@ static int parse_symbol(const char* text) {
   return -1;
 }
 
-/* Whether values of `parameter` are compared, or what is taken of an array that it takes. */
-static int is_comparable(const Parameter* parameter, int part) {
+/* Whether conditions compare this part of the argument: its value, what is taken of an array, or a member behind `axis`
+ * bytes. */
+static int is_comparable(const Parameter* parameters, int parameter_count, unsigned argument, int part, unsigned axis) {
+  const unsigned size = member_size(part);
+  if (!size && !is_term(parameters, parameter_count, argument, part, axis)) return 0;
+  if (argument >= (unsigned)parameter_count) return 0;
+  const Parameter* parameter = &parameters[argument];
+  if (size) {
+    return (parameter->kind == BYTES || parameter->kind == NUMBERS) && axis <= parameter->size &&
+           size <= parameter->size - axis;
+  }
   return part != ITSELF || parameter->kind == SIGNED || parameter->kind == UNSIGNED || parameter->kind == POINTER;
 }
 
@@ -58,11 +67,10 @@ static Choice* parse_choice(PyObject* source, const Parameter* parameters, int p
       return NULL;
     }
     const int symbol = parse_symbol(text);
-    is_valid = symbol >= 0 && each->modulus >= 0 && is_term(parameters, parameter_count, argument, part, axis) &&
-               is_comparable(&parameters[argument], part) && each->candidate >= 0 && each->candidate < candidate_count;
+    is_valid = symbol >= 0 && each->modulus >= 0 && is_comparable(parameters, parameter_count, argument, part, axis) && each->candidate >= 0 && each->candidate < candidate_count;
     if (is_valid) {
       each->symbol = symbol;
-      each->term = (Term){(uint16_t)argument, (uint8_t)part, (uint8_t)axis};
+      each->term = (Term){(uint16_t)argument, (uint8_t)part, (uint16_t)axis};
     }
   }
   if (is_valid) return choice;
@@ -87,11 +95,23 @@ static int holds(const Comparison* comparison, long long value) {
   return 0;
 }
 
+/* The integer of `size` bytes at `memory`. Returns 0, or -1 beyond what a signed integer holds. */
+static int take_member(const unsigned char* memory, unsigned size, int is_signed, long long* value) {
+  uint64_t bits = 0;
+  memcpy(&bits, memory, size); /* little-endian, as every machine with a GPU */
+  const uint64_t sign = (uint64_t)1 << (8 * size - 1);
+  if (is_signed) bits = (bits ^ sign) - sign;
+  memcpy(value, &bits, sizeof *value);
+  return *value < 0 && !is_signed ? -1 : 0;
+}
+
 /* The value that `term` has of the `arguments`, whose values are in `memory`. Returns as take_extent. */
 static int take_term(const State* state, const Term* term, const Parameter* parameters, PyObject* const* arguments,
                      const unsigned char* memory, Layout* layout, long long* value) {
-  if (term->part != ITSELF) return take_extent(state, term, arguments, layout, value);
   const Parameter* parameter = &parameters[term->argument];
+  const unsigned size = member_size(term->part);
+  if (size) return take_member(memory + parameter->offset + term->axis, size, term->part >= 'a', value);
+  if (term->part != ITSELF) return take_extent(state, term, arguments, layout, value);
   memcpy(value, memory + parameter->offset, sizeof *value);
   return *value < 0 && parameter->kind != SIGNED ? -1 : 0; /* beyond what a signed integer holds */
 }

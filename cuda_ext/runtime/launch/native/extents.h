@@ -1,10 +1,10 @@
-/* Shapes and strides of array arguments, which hidden parameters take and conditions compare. */
+/* Shapes and strides of array arguments, which hidden parameters take and conditions compare, and members of structures. */
 #ifndef CUDA_EXT_EXTENTS_H
 #define CUDA_EXT_EXTENTS_H
 
 #include "arguments.h"
 
-/* What is taken of an argument. */
+/* What is taken of an argument; or a letter of `struct` for an integer that is a member of a structure. */
 typedef enum Part {
   ITSELF = 'v', /* its value */
   SHAPE = 's',
@@ -13,9 +13,24 @@ typedef enum Part {
 
 typedef struct Term {
   uint16_t argument; /* its position among the parameters that are no hidden ones */
-  uint8_t part;      /* a Part */
-  uint8_t axis;
+  uint8_t part;      /* a Part, or the letter of a member */
+  uint16_t axis;     /* or the offset of a member */
 } Term;
+
+/* The bytes of the member that `part` is the letter of; 0 if it is none. Capitals have no sign. */
+static unsigned member_size(int part) {
+  switch (part) {
+    case 'b':
+    case 'B': return 1;
+    case 'h':
+    case 'H': return 2;
+    case 'i':
+    case 'I': return 4;
+    case 'q':
+    case 'Q': return 8;
+  }
+  return 0;
+}
 
 /* Whether `term` is one of a launch with these parameters. */
 static int is_term(const Parameter* parameters, int parameter_count, unsigned argument, int part, unsigned axis) {

@@ -33,7 +33,7 @@ static int parse_hidden(PyObject* source, const Parameter* parameters, int param
     PyErr_SetString(PyExc_ValueError, "invalid hidden parameter");
     return -1;
   }
-  *hidden = (Hidden){(uint16_t)position, 0, (uint16_t)size, {(uint16_t)argument, (uint8_t)part, (uint8_t)axis}};
+  *hidden = (Hidden){(uint16_t)position, 0, (uint16_t)size, {(uint16_t)argument, (uint8_t)part, (uint16_t)axis}};
   return 0;
 }
 
