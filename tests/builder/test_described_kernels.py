@@ -202,7 +202,7 @@ TABLES = {
     "kernels = [{ name = 'k', signature = '(int n)', shared = 8 }]": "kernels[0].block: is missing; give the",
     "kernels = [{ name = 'k', signature = '(int n)', when = 'n == 2 and n > 4' }]": "never holds; correct it",
     "kernels = [{ name = 'k', signature = '(int n)', when = 'm > 2' }]": "k has no parameter 'm'",
-    "kernels = [{ name = 'k', signature = '(int* n)', when = 'n > 2' }]": "pointers, up to 256: n % 16 == 0",
+    "kernels = [{ name = 'k', signature = '(int* n)', when = 'n > 2' }]": "or with null: n % 16 == 0",
 }
 
 
