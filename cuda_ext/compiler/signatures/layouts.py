@@ -119,12 +119,10 @@ def _members_of(texts: tuple[bytes, ...], requested: tuple[str, ...]) -> Members
 
 
 def members_of(unit: TranslationUnit) -> Members:
-    """Find the names of members of structures that kernels of `unit` may take."""
-    return (
-        _members_of((unit.source, *unit.headers.values()), unit.instantiate)
-        if unit.kind == "cu"
-        else NO_MEMBERS
-    )
+    """Find the names of members of structures that kernels of `unit` may take; C++03 cannot ask for them."""
+    if unit.kind != "cu" or unit.options.std == "c++03":
+        return NO_MEMBERS
+    return _members_of((unit.source, *unit.headers.values()), unit.instantiate)
 
 
 def append_members(source: bytes, members: Members, refused: Collection[int] = ()) -> bytes:

@@ -25,16 +25,18 @@ from cuda_ext.text.declarations import Declarations, find_declarations
 # The declaration of probes. A source stands before or after it.
 PROBES = """\
 namespace cuda_ext_probe {
-template <class T, bool is_class = __is_class(T)> struct layout { template <class> using as = void; };
 template <class T, bool is_enum, unsigned long long alignment, class layout> struct parameter;
 template <class... T> struct kernel;
 template <class T, unsigned long long alignment> struct variable;
 template <class... T> __device__ kernel<parameter<T, __is_enum(T), alignof(T), void>...> of(void (*)(T...));
 template <class T> __device__ variable<T, alignof(T)> of(T*);
+#if __cplusplus >= 201103L
+template <class T, bool is_class = __is_class(T)> struct layout { template <class> using as = void; };
 template <class T> using structure = typename layout<T>::template as<T>;
 template <class... T> __device__
 kernel<parameter<T, __is_enum(T), alignof(T), structure<T>>...> with_layouts(void (*)(T...));
 template <class T> __device__ variable<T, alignof(T)> with_layouts(T*);
+#endif
 template <class T, int subject> __global__ void probe();
 template <class T> struct meaning;
 template <class T, T constant> struct value;
