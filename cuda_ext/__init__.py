@@ -17,6 +17,7 @@ __all__ = [
     "out",
     "prepare",
     "save",
+    "torch_op",
 ]
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.compilation import compile, prepare
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver.driver import gpu_available
+    from cuda_ext.runtime.launch.torch_op import torch_op
     from cuda_ext.runtime.saved import load, save
 
 _DEFINED_IN = {
@@ -38,6 +40,7 @@ _DEFINED_IN = {
     "out": "arrays.host_arrays",
     "prepare": "compilation",
     "save": "saved",
+    "torch_op": "launch.torch_op",
 }
 
 

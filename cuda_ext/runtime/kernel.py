@@ -277,9 +277,9 @@ class Kernel(FastLaunch):
 
         Raises :class:`~cuda_ext.errors.ArgumentError` for parameters whose types PyTorch lacks.
         """
-        from cuda_ext.runtime.launch.torch_op import register_operator
+        from cuda_ext.runtime.launch.torch_op import register_kernel
 
-        return register_operator(self, self.bind, self.signature, self.parameters, name, launch)
+        return register_kernel(self, self.bind, self.signature, self.parameters, name, launch)
 
     @property
     def __signature__(self) -> Signature:

@@ -187,42 +187,6 @@ def test_negated_and_conjugated_views_are_refused(kernels: Any, torch: Any) -> N
             kernels.axpy["float"](1, 1.0, view, y, grid=1, block=1)
 
 
-def test_operators_of_torch(kernels: Any, torch: Any) -> None:
-    op = kernels.axpy["float"].torch_op("cuda_ext_tests::axpy", threads="n")
-    x, y = (torch.ones(1000, device="cuda") for _ in range(2))
-    op(1000, 2.0, x, y)
-    assert torch.equal(y, 3 * x)
-    schema = str(op._schema)
-    assert schema == "cuda_ext_tests::axpy(int n, float a, Tensor? x, Tensor(a3!)? y) -> ()"
-    torch.library.opcheck(op, (1000, 2.0, x, y))
-
-    @torch.compile(fullgraph=True)  # type: ignore[untyped-decorator]
-    def compiled(x: Any, y: Any) -> Any:
-        z = y * 2
-        op(1000, 3.0, x, z)
-        return z + 1
-
-    assert torch.equal(compiled(x, y), torch.full_like(x, 10.0))
-
-    constant = kernels.axpy["float"].torch_op("cuda_ext_tests::constant_axpy", grid=4, block=256)
-    computed = kernels.axpy["float"].torch_op(
-        "cuda_ext_tests::computed_axpy", block=256, grid=lambda n, *_: n // 250
-    )
-    for each in (op, constant, computed):
-        z = torch.ones(1000, device="cuda", requires_grad=True)
-        y = z * 1
-        saved, version = y * y, y._version
-        each(1000, 2.0, x, y)
-        assert torch.equal(y, 3 * x)
-        assert y._version == version + 1
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            saved.sum().backward()
-        with torch.inference_mode():
-            each(1000, 2.0, x, torch.ones(1000, device="cuda"))
-    with pytest.raises(ArgumentError, match="operators take tensors, integers, bools and floats only"):
-        kernels.wide.torch_op("cuda_ext_tests::wide", grid=1, block=1)
-
-
 def test_arrays_of_every_library(kernels: Any, torch: Any) -> None:
     n = 1000
     axpy = kernels.axpy["float"]
