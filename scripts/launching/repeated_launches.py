@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+import cuda_ext
 from cuda_ext.runtime.driver.driver import open_driver
 from launching.c_launch import CLaunch
 from launching.cpp_launch import CppLaunch
@@ -257,6 +258,13 @@ def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     yield "torch custom op that does nothing", timed("op(N, 2.0, x, y)", **vars())
     op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
     yield "torch custom op, from cuda_ext", timed("op(N, 2.0, x, y)", **vars())
+
+    def launch(n: int, a: float, x: Any, y: Any) -> None:
+        kernels.axpy(n, a, x, y, block=32, threads=n)
+
+    schema = "(int n, float a, Tensor? x, Tensor(a3!)? y) -> ()"
+    op = cuda_ext.torch_op("bench::function", launch, schema=schema)
+    yield "torch custom op of a function, from cuda_ext", timed("op(N, 2.0, x, y)", **vars())
 
 
 _GROUPS = (_c, _cpp, _cuda_ext, _cuda_ext_with_cupy, _cuda_core, _cupy, _triton, _tvm_ffi, _numba, _torch)
