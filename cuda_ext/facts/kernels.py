@@ -102,7 +102,8 @@ class Kernel(NamedTuple):
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
     images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
     parameters lie before, between and after them. ``constants`` are values of parameters that it was compiled
-    for, as Python spells them. A call may give them by name to choose the kernel, or at their positions in
+    for, as Python spells them, or template arguments by the names of their parameters: types as in C++,
+    enumerators as ``(Mode)1``. A call may give them by name to choose the kernel, or at their positions in
     ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
     """
 

@@ -59,6 +59,10 @@ class Operand(NamedTuple):
     offset: int = 0
     is_member: bool = False
 
+    @property
+    def size(self) -> int:
+        return self.parameter.size
+
 
 def operands_of(kernel: Kernel, structures: Iterable[Structure]) -> dict[str, Operand]:
     """List the parameters of `kernel`, and the members of those that are known `structures`, by name."""

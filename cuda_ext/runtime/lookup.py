@@ -87,7 +87,8 @@ class KernelTemplate(Overloads, Namespace):
 
     def __new__(cls, library: Library, name: str, kernels: Sequence[str]) -> Self:  # noqa: ARG004
         only = (_kernel(library, kernels[0]),) if len(kernels) == 1 else ()
-        template = super().__new__(cls, only)
+        choosing = tuple(only[0]._learned) if only else ()
+        template = super().__new__(cls, only, choosing)
         template.__names__ = kernels
         template.__items__ = {}
         return template

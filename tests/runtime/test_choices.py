@@ -82,6 +82,7 @@ KERNELS = [
         Kernel(f"unnamed<{t}, {n}>", f"_Z7unnamedI{c}Li{n}EEvi", 0, NUMBER, constants={"N": str(n)})
         for t, c, n in (("float", "f", 3), ("int", "i", 3), ("int", "i", 4))
     ),
+    Kernel("single<3>", "_Z6singleILi3EEvi", 0, NUMBER, constants={"N": "3"}),
     Kernel("over<1>(int)", "_Z4overILi1EEvi", 0, signature("integer 4 int n"), constants={"A": "1"}),
     Kernel("over<1>(float)", "_Z4overILi1EEvf", 0, signature("float 4 float x"), constants={"B": "1"}),
 ]
@@ -140,12 +141,18 @@ def test_a_partial_choice_leaves_the_rest_to_a_call_or_another_choice(in_c: bool
     again.choose(T=np.int64)(0, 1, **one)
     assert repr(again) == repr(fast)
     kernels.over.choose(A=1)(1, **one)
+    for _ in range(2):
+        kernels.single.choose(N=3)(1, **one)
+        kernels.single(1, N=3, **one)
+        kernels.single(n=1, **one)
+        kernels.single(1, **one)
     launched = [each.split()[1] for each in launches()]
     assert launched == [
         "_ZN2ns3fwdILi2ELb0EL4Mode1E6__halfLi1EEEvPT2_i",
         *["_ZN2ns3fwdILi2ELb0EL4Mode0EfLi1EEEvPT2_i"] * 2,
         "_ZN2ns3fwdILi2ELb0EL4Mode1ExLi1EEEvPT2_i",
         "_Z4overILi1EEvi",
+        *["_Z6singleILi3EEvi"] * 8,
     ]
 
 
@@ -164,6 +171,7 @@ def test_what_was_not_built_names_the_nearest_and_the_line_to_add() -> None:
         lambda: fwd(0, 1, kWidth=8, T=float16, **one),
         lambda: fwd["4, true, Mode::fast, __half"](0, 1, T="float", **one),
         lambda: kernels.unnamed.choose(N=5),
+        lambda: kernels.single(1, N=5, **one),
         lambda: kernels.over.choose(A=1, B=1),
     ):
         print(failure(call))

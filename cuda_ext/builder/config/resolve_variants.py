@@ -64,7 +64,15 @@ def _candidates(
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         # A launch takes the values by the parameters of the default.
-        compared = [operand.parameter for operand in operands_of(kernel, manifest.structures).values()]
+        operands, others = (operands_of(each, manifest.structures) for each in (kernel, chosen[-1]))
+        for name in {term.name for term in candidate.when} & operands.keys() & others.keys():
+            if operands[name].offset != others[name].offset or operands[name].size != others[name].size:
+                raise ConfigError(
+                    f"{shorten(name)!r} lies elsewhere in the arguments of {chosen[-1].expression}",
+                    where=f"{where}[{i}].when",
+                    remedy="candidates take the same structures",
+                )
+        compared = [operand.parameter for operand in operands.values()]
         own = kernel.expression, compared, chosen[-1].hidden
         check_terms(candidate.when, *own, f"{where}[{i}].when")
         yield candidate._replace(kernel=kernel.expression)

@@ -107,6 +107,19 @@ def test_variants_that_do_not_fit_the_kernels_are_reported_with_their_path(
     messages(raised.value)
 
 
+def test_members_that_lie_elsewhere_in_another_source_are_not_compared(compiled: Manifest) -> None:
+    own = next(structure for structure in compiled.structures if structure.name == "Params")
+    fields = tuple(each._replace(offset=each.offset + 1) for each in own.fields)
+    kernels = [each._replace(unit=1) if each.expression == "narrow" else each for each in compiled.kernels]
+    changed = compiled._replace(
+        units=compiled.units * 2,
+        kernels=tuple(kernels),
+        structures=(*compiled.structures, own._replace(fields=fields, units=(1,))),
+    )
+    with pytest.raises(ConfigError, match=r"'p\.flags' lies elsewhere in the arguments of narrow"):
+        resolve_variants(changed, [named("fit", "wide: p.flags == 1", "narrow")], WHERE)
+
+
 def test_variants_are_not_called_like_others(compiled: Manifest) -> None:
     for one, other, taken in (("a", "a::b", "'a' is variants"), ("a::b", "a", "'a' is a namespace")):
         with pytest.raises(ConfigError, match=f"{taken} already"):

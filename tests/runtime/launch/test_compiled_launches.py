@@ -658,7 +658,7 @@ class Overloads(_launch.Overloads):
     def __launch_carefully__(self, /, *arguments, **keywords):
         self.__remember__(kernel, *arguments)
         return "carefully"
-overloads = Overloads((kernel, kernel))
+overloads = Overloads((kernel, kernel), ())
 for _ in range(3):
     for value in values:
         for arguments in ((value, 16), (1, value), (value,) * 200, ()):
@@ -675,12 +675,17 @@ class Chosen(_launch.Overloads):
         made = Answer((*arguments, keywords.get("c")))
         self.__remember__(made, *arguments, **keywords)
         return made()
+    def __choose_carefully__(self, /, **named):
+        if type(named.get("c")) is Unknown:  # the value means a constant
+            constants["c"].setdefault(Unknown, {})[named["c"]] = named["c"]
+        return Answer(tuple(named.items()))
+class Unknown: pass
 class Answer:
     def __init__(self, answer):
         self.answer = answer
     def __call__(self, *_, **__):
         return self.answer
-chosen = Chosen(())
+chosen = Chosen((), ())
 constants = {"c": {int: {i: i for i in range(300)}, str: {"x": "x"}, bool: {True: True}}}
 constants["c"][type(None)] = {None: None}
 chosen.__choose_by__(constants, ("a", "c"), 1)
@@ -689,10 +694,26 @@ for _ in range(2):
         assert chosen(7, c=i) == (7, i) and chosen(7, i) == (7, i, None), i
         assert type(chosen(7, c=i)[1]) is type(i)
 assert chosen(8, c=1) == (7, 1) and chosen(9, c=400) == (9, 400) and chosen(9, c=500) == (9, 400)
+unknown = Unknown()
+for value in (1, 2, "x", None, True, unknown, 400):
+    once = chosen.choose(c=value, grid=1)
+    assert once is chosen.choose(c=value, grid=1) and once() == (("c", value), ("grid", 1)), value
+assert chosen.choose(c=unknown) is not chosen.choose(c=Unknown()) and chosen.choose() is chosen.choose()
+assert chosen(c=1) == (1,) and chosen.choose(c=1)() == (("c", 1),)
+for value in [*values, constants, [], Unknown]:
+    try:
+        chosen.choose(c=value)
+    except Interrupt:
+        pass
+try:
+    chosen.choose(1)
+    raise AssertionError
+except TypeError:
+    pass
 assert chosen(7, c="y") == (7, "y") and chosen(7, c="z") == (7, "z")
 for wrong in ((), ({}, (), "n"), ([], (), 1), ({"c": 1}, (), 1), ({1: {}}, (), 1)):
     try:
-        Chosen(()).__choose_by__(*wrong)
+        Chosen((), ()).__choose_by__(*wrong)
     except TypeError:
         continue
     raise AssertionError(wrong)

@@ -39,6 +39,7 @@ enum { FIRST_SIZE = 16, MOST_CHOSEN = 1 << 16 };
 typedef struct Overloads {
   Callable base;
   PyObject* only;      /* the kernel, if there is just one; NULL otherwise */
+  PyObject* choosing;  /* the names of its constants, interned */
   PyObject* constants; /* by name and type, dictionaries of values to themselves; NULL as long as none is known */
   PyObject* order;     /* the names of the function's arguments, by which constants are given by position */
   Py_ssize_t fewest;   /* parameters of a kernel: constants are given by position if there are more arguments */
@@ -160,9 +161,19 @@ static PyObject* find_kernel(Overloads* overloads, Asked asked, PyObject* const*
   return chosen ? chosen->kernel : NULL;
 }
 
+/* The only kernel, unless one of the keywords `names` is a constant, whose value may be another one; else NULL. */
+static PyObject* find_only(const Overloads* overloads, PyObject* names) {
+  for (Py_ssize_t i = 0; overloads->only && names && i < PyTuple_GET_SIZE(names); i++) {
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(overloads->choosing); j++) {
+      if (PyTuple_GET_ITEM(names, i) == PyTuple_GET_ITEM(overloads->choosing, j)) return NULL;
+    }
+  }
+  return overloads->only;
+}
+
 static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
-  PyObject* kernel = overloads->only;
+  PyObject* kernel = find_only(overloads, names);
   if (!kernel) kernel = find_kernel(overloads, LAUNCH, arguments, PyVectorcall_NARGS(flags), names);
   if (!kernel) return launch_carefully(self, arguments, flags, names);
   return PyObject_Vectorcall(kernel, arguments, flags, names);
@@ -275,11 +286,15 @@ static PyMethodDef overloads_methods[] = {
 };
 
 static PyObject* new_overloads(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"kernels", NULL};
-  PyObject* kernels;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!:Overloads", names, &PyTuple_Type, &kernels)) return NULL;
+  static char* names[] = {"kernels", "choosing", NULL};
+  PyObject *kernels, *choosing;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!:Overloads", names, &PyTuple_Type, &kernels, &PyTuple_Type,
+                                   &choosing)) {
+    return NULL;
+  }
   Overloads* overloads = new_callable(type, call_overloads);
   if (!overloads) return NULL;
+  overloads->choosing = Py_NewRef(choosing);
   if (PyTuple_GET_SIZE(kernels) == 1) overloads->only = Py_NewRef(PyTuple_GET_ITEM(kernels, 0));
   return (PyObject*)overloads;
 }
@@ -287,6 +302,7 @@ static PyObject* new_overloads(PyTypeObject* type, PyObject* arguments, PyObject
 static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
   Overloads* overloads = (Overloads*)self;
   Py_VISIT(overloads->only);
+  Py_VISIT(overloads->choosing);
   Py_VISIT(overloads->constants);
   Py_VISIT(overloads->order);
   for (size_t i = 0; overloads->table && i < overloads->table->size; i++) {
@@ -312,6 +328,7 @@ static int clear_overloads(PyObject* self) {
     table = older;
   }
   Py_CLEAR(overloads->only);
+  Py_CLEAR(overloads->choosing);
   Py_CLEAR(overloads->constants);
   Py_CLEAR(overloads->order);
   return 0;
@@ -325,7 +342,7 @@ static void deallocate_overloads(PyObject* self) {
 
 static PyType_Slot overloads_slots[] = {
     {Py_tp_doc,
-     "Overloads(kernels)\n--\n\n"
+     "Overloads(kernels, choosing)\n--\n\n"
      "Calls the kernel that ``__remember__`` has for the types of the arguments, else ``__launch_carefully__``."},
     {Py_tp_new, new_overloads},
     {Py_tp_call, PyVectorcall_Call},
