@@ -103,3 +103,31 @@ def test_numpy_arrays_are_copied_as_for_a_kernel() -> None:
     for n, number in CHOSEN.items():
         which(n, found, grid=1, block=1)
         assert found[0] == number
+
+
+TEMPLATES = """
+struct Params { int width; const float* bias; };
+template <int kWidth, bool kHasBias> __global__ void fwd(Params p, int* which) {
+  *which = 10 * kWidth + (kHasBias && p.bias == nullptr);
+}
+"""
+
+
+def test_template_parameters_and_members_choose(launched: Callable[..., int]) -> None:
+    built = [f"fwd<{width}, {bias}>" for width in (2, 4) for bias in ("true", "false")]
+    library = library_of(cuda_ext.compile(TEMPLATES, architectures=["native"], instantiate=built))
+    candidates = (
+        Candidate("fwd<4, true>", parse("p.width >= 4 and p.bias == null")),
+        Candidate("fwd<2, false>", parse("p.bias != null")),
+        Candidate("fwd<4, false>"),
+    )
+    manifest = resolve_variants(library.manifest, [Variants("best", candidates)], "variants")
+    module: Any = module_from(manifest, library.read)
+    one: Any = {"grid": 1, "block": 1, "stream": 0}
+    for width, bias in ((2, True), (4, False), (4, True)) * 2:
+        launch = module.fwd.choose(kWidth=width, kHasBias=bias)
+        assert launched(lambda at, launch=launch: launch({"width": 1}, at, **one)) == 10 * width + bias
+    for _ in range(2):
+        assert launched(lambda at: module.fwd({}, at, kWidth=8, kHasBias=True, **one)) == 81  # on demand
+        for params, expected in (({"width": 4}, 41), ({"width": 3}, 40), ({"bias": 4096}, 20)):
+            assert launched(lambda at, params=params: module.best(params, at, **one)) == expected
