@@ -91,14 +91,15 @@ class OverloadIndex:
         others in each argument.
         """
         named = {name: value for name, value in keywords.items() if name not in OPTIONS}
-        candidates = self._choose_by_constants(named)
+        wanted = {name: value for name, value in named.items() if name in self._with}
+        candidates = self._choose_by_constants(wanted)
         # For each argument, the kernels that it fits exactly, and all kernels that it fits.
         given = [*arguments, *named.values()]
         exact, accepting = [0] * len(given), [0] * len(given)
         fits = matching = 0
         for shape in self._shapes:
             parameters = shape.match(arguments, named)
-            kernels = shape.kernels & candidates
+            kernels = shape.kernels & (candidates or self._all)
             if parameters is None or not kernels:
                 continue
             matching |= kernels
@@ -112,6 +113,8 @@ class OverloadIndex:
         best = fits
         for exactly in exact:
             best &= exactly & fits or best
+        if not candidates:
+            raise self._not_built(wanted, best or self._all)
         if best and not best & (best - 1):
             return self._kernels[best.bit_length() - 1]
         raise self._refuse(arguments, named, fits, matching, accepting)
@@ -123,18 +126,12 @@ class OverloadIndex:
         """
         return self._is_one_order or count <= self.fewest
 
-    def _choose_by_constants(self, named: Mapping[str, object]) -> int:
-        """Return the kernels whose constants agree with the arguments `named`.
-
-        A constant of one kernel may be a parameter of another.
-        """
+    def _choose_by_constants(self, wanted: Mapping[str, object]) -> int:
+        """Return the kernels with these constants, which may be parameters of other kernels; 0 without one."""
         chosen = self._all
-        wanted = {name: value for name, value in named.items() if name in self._with}
         for name, value in wanted.items():
             chosen &= self._that_have(name, value) | self._without[name]
-        if chosen:
-            return chosen
-        raise self._not_built(wanted)
+        return chosen
 
     def choose_by_constants(self, wanted: Mapping[str, object]) -> list[Kernel]:
         """Return the kernels that have these constants.
@@ -153,7 +150,7 @@ class OverloadIndex:
         for name, value in wanted.items():
             chosen &= self._that_have(name, value)
         if not chosen:
-            raise self._not_built(wanted)
+            raise self._not_built(wanted, self._all)
         return [*self._in(chosen)]
 
     def learn(self, name: str, value: object) -> None:
@@ -174,14 +171,15 @@ class OverloadIndex:
             self.learn(name, value)
         return found
 
-    def _not_built(self, wanted: Mapping[str, object]) -> NotBuiltError:
-        """Return the error for constants that no kernel has, with the kernels that differ in the fewest."""
+    def _not_built(self, wanted: Mapping[str, object], among: int) -> NotBuiltError:
+        """Return the error for constants that no kernel has, with those `among` that differ in the fewest."""
         having = {name: self._that_have(name, value) for name, value in wanted.items()}
         differing = [
             {name: value for name, value in wanted.items() if not having[name] >> number & 1}
             for number in range(len(self._kernels))
         ]
-        nearest = sorted(range(len(self._kernels)), key=lambda number: len(differing[number]))
+        fitting = [number for number in range(len(self._kernels)) if among >> number & 1]
+        nearest = sorted(fitting, key=lambda number: len(differing[number]))
         spelled = ", ".join(f"{name}={describe_value(plain_value(value))}" for name, value in wanted.items())
         names = [self._kernels[number].expression for number in nearest[:_MOST_NEAREST]]
         error = NotBuiltError(f"no kernel was built for {spelled}", remedy=f"nearest: {join_names(names)}")

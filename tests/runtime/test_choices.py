@@ -169,6 +169,7 @@ def test_what_was_not_built_names_the_nearest_and_the_line_to_add() -> None:
         lambda: fwd.choose(kWidth=4).choose(kWidth=2),
         lambda: fwd.choose(kWidht=4),
         lambda: fwd(0, 1, kWidth=8, T=float16, **one),
+        lambda: fwd(ArrayAt(4096, dtype="<i8"), 1, kWidth=8, kHasBias=True, mode=0, **one),
         lambda: fwd["4, true, Mode::fast, __half"](0, 1, T="float", **one),
         lambda: kernels.unnamed.choose(N=5),
         lambda: kernels.single(1, N=5, **one),

@@ -105,6 +105,8 @@ def test_an_instantiation_is_compiled_once_for_all_processes(on_gpu: Callable[..
     print(kernel.signature)
     assert kernels.axpy["double"] is kernel and kernels["axpy< double >"] is kernel
     print(kernels.ns.reduce.choose(T="float64", BLOCK=512).signature)
+    compiled = kernels.axpy.choose(T="float64")
+    assert compiled is kernel
     assert kernels.ns.reduce.choose(T="float64", BLOCK=512) is kernels["ns::reduce<double, 512>"]
     assert kernels.ns.reduce["double", 512] is kernels["ns::reduce<double, 512>"]
     kernel(4, 1.5, None, None, grid=2, block=32)
