@@ -127,7 +127,7 @@ class OverloadIndex:
         return self._is_one_order or count <= self.fewest
 
     def _choose_by_constants(self, wanted: Mapping[str, object]) -> int:
-        """Return the kernels with these constants, which may be parameters of other kernels; 0 without one."""
+        """Return the kernels with these constants, which may be parameters of others; 0 without one."""
         chosen = self._all
         for name, value in wanted.items():
             chosen &= self._that_have(name, value) | self._without[name]

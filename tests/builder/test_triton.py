@@ -118,8 +118,8 @@ def test_a_function_is_launched_as_in_triton(
     signature = "(float* out, const float* x, int n, float factor)"
     assert done.output[0] == f"scale<fp32, BLOCK=128>{signature}"
     assert done.output[1:] == [
-        "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp16, BLOCK=128>, scale<fp32, "
-        f'BLOCK=128>; add "{TEXT.format(T="fp16", B=256)}" to `instantiate` and build again',
+        "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp16, BLOCK=128>; add "
+        f'"{TEXT.format(T="fp16", B=256)}" to `instantiate` and build again',
         "ArgumentError: argument 'BLOCK': scale<fp16, BLOCK=128> was compiled for BLOCK=128, not 256",
         "KernelNotFoundError: p.kernels: scale<fp64, BLOCK=64> was not built ahead; built: scale<fp16, "
         f'BLOCK=128>, scale<fp32, BLOCK=128>; add "{TEXT.format(T="fp64", B=64)}" to `instantiate` and build '
