@@ -30,12 +30,15 @@ TABLE = """
 architectures = ["sm_80", "sm_90a", "compute_90"]
 [tool.cuda_ext.modules."pkg.kernels"]
 instantiate = ["axpy<float>", "axpy<__half>", "largest<cuda::std::int64_t>", "reduce<double, 128>"]
+constants = ["ns::weight_count", "ns::share", "sizeof(ns::Range)"]
 """
 FILES = {
     "device/plain.cu": """
 extern "C" __global__ void scale(float* y, float by, int n) { if (threadIdx.x < n) y[threadIdx.x] *= by; }
 namespace ns {
 struct Range { int first; double step; };
+constexpr int weight_count = 4;
+constexpr float share = 0.1f;
 __constant__ float weights[4];
 __global__ void weigh(const float* x, float* y, Range range) {
   y[threadIdx.x] = weights[threadIdx.x % 4] * x[range.first] + range.step;
@@ -126,6 +129,14 @@ def test_every_kernel_is_built_and_described(built: Path) -> None:
     manifest = manifest_of(built)
     assert sorted(kernel.signature for kernel in manifest.kernels) == SIGNATURES
     assert [f"{symbol.type} {symbol.name}" for symbol in manifest.symbols] == ["float[4] ns::weights"]
+    assert [(s.name, [str(f) for f in s.fields]) for s in manifest.structures] == [
+        ("ns::Range", ["int first", "double step"])
+    ]
+    assert [constant.declaration for constant in manifest.constants] == [
+        "ns::weight_count = 4",
+        "ns::share = 0.10000000149011612",
+        "sizeof(ns::Range) = 16",
+    ]
     for number, unit in enumerate(manifest.units):
         assert [image.architecture for image in unit.images] == ["sm_80", "compute_90", "sm_90a"]
         entries = {e.architecture: e for e in read_fatbin((built / unit.images[0].file).read_bytes())}

@@ -7,10 +7,12 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from cuda_ext.compiler.signatures.layouts import APPENDED_FILE
 from cuda_ext.facts.constants import Constant
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 
+_FIRST_LINE = 2_000_000  # behind those of other declarations
 # An enumeration has no type that a template of a kernel takes, if it has no name: so probes have no types.
 _DECLARATIONS = """
 namespace cuda_ext_probe {
@@ -27,7 +29,16 @@ template <> struct kind_of<bool> { static constexpr int value = 'b'; };
 template <> struct kind_of<float> { static constexpr int value = 'f'; };
 template <> struct kind_of<double> { static constexpr int value = 'f'; };
 using bits = unsigned long long;
-__device__ constexpr bits bits_of(double value) { return __builtin_bit_cast(bits, value); }
+__device__ constexpr bits bits_of(double value) {  // NVRTC 12.0 has no __builtin_bit_cast
+  if (value != value) return 0x7ffull << 52 | 1ull << 51;
+  bits sign = value < 0 ? 1ull << 63 : 0, exponent = 1023;
+  if (value < 0) value = -value;
+  if (value > 1.7976931348623157e308) return sign | 0x7ffull << 52;
+  for (; value >= 2; exponent++) value *= 0.5;
+  for (; value < 1 && exponent > 1; exponent--) value *= 2;
+  if (value < 1) return sign | (bits)(value * 4503599627370496.0);  // -0.0 becomes 0.0
+  return sign | exponent << 52 | (bits)((value - 1) * 4503599627370496.0);
+}
 __device__ constexpr bits bits_of(float value) { return bits_of((double)value); }
 template <class T> __device__ constexpr bits bits_of(T value) { return (bits)value; }
 template <int kind, int size, unsigned long long bits> struct number_of;
@@ -52,7 +63,7 @@ _TYPES = {
 
 def append_constants(source: bytes) -> bytes:
     """Append the declarations that probes of constants need."""
-    return source + f';\n#line 1 "cuda_ext_constants"{_DECLARATIONS}'.encode()
+    return source + f';\n#line {_FIRST_LINE} "{APPENDED_FILE}"{_DECLARATIONS}'.encode()
 
 
 def constant_type(expression: str) -> str:

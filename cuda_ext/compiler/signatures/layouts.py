@@ -138,7 +138,9 @@ def append_members(source: bytes, members: Members, refused: Collection[int] = (
     for number in numbers:
         name = names[number]
         type_ = f"typename member<decltype(&T::{name})>::type"
-        asked = f"{number}, {type_}, __builtin_offsetof(T, {name}), __alignof__(object<T>().{name})"
+        # NVRTC has __builtin_offsetof since CUDA 13.1 at the earliest.
+        offset = f"__INTADDR__(&((T*)0)->{name})"
+        asked = f"{number}, {type_}, {offset}, __alignof__(object<T>().{name})"
         field = "unnamed_field_of" if name in members.unnamed else "field_of"
         lines[number + 1] = (
             f"template <class> __device__ void member_{number}(...); "
