@@ -82,6 +82,7 @@ def test_what_may_hold_addresses_takes_a_stream(kernels: Any, torch: Any) -> Non
 
 @two_gpus
 @pytest.mark.parametrize("library", ["torch", "cupy"])
+@pytest.mark.filterwarnings("ignore:ExternalStream is deprecated")
 def test_a_default_stream_brings_its_gpu(kernels: Any, library: str) -> None:
     module = pytest.importorskip(library)
     one = {"grid": 1, "block": 1}
