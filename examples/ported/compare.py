@@ -91,6 +91,46 @@ def compare_gelu() -> None:
         assert torch.isfinite(activations.gelu(x)).all()
 
 
+def compare_extensions() -> None:
+    """Compare the ports of larger extensions: the host's time of a call, and the GPU's of a large one."""
+    import torch
+    from test_extensions import load_package
+
+    packages = {
+        name: [load_package(name, "before"), load_package(name, "after")]
+        for name in ("depthwise", "scanning")
+    }
+
+    def compare(what: str, bound: float, calls: list[Callable[[], object]]) -> None:
+        results = [each if isinstance(each, tuple) else (each,) for each in (call() for call in calls)]
+        difference = max(float((a - b).abs().max()) for a, b in zip(*results, strict=True))
+        times = [microseconds(call, torch.cuda.synchronize) for call in calls * 2]
+        show(what, difference, bound, min(times[::2]), min(times[1::2]))
+
+    torch.manual_seed(0)
+    for size, (batch, channels, length) in {"host": (1, 64, 128), "GPU": (8, 2048, 8192)}.items():
+        for channel_last in (False, True):
+            x = torch.randn(batch, channels, length, device="cuda", dtype=torch.float16)
+            x = x.transpose(1, 2).contiguous().transpose(1, 2) if channel_last else x
+            weight = torch.randn(channels, 4, device="cuda", dtype=torch.float16)
+            bias = torch.randn(channels, device="cuda", dtype=torch.float16)
+            layout = "channel last" if channel_last else "time last"
+            functions = [package.conv for package in packages["depthwise"]]
+            calls = [lambda f=f: f(x, weight, bias, True) for f in functions]
+            compare(f"torch_conv {size}, {layout}", 0, calls)
+            x.requires_grad_()
+            dy = torch.randn_like(x)
+            calls = [lambda f=f: torch.autograd.grad(f(x, weight, bias, True), x, dy)[0] for f in functions]
+            compare(f"torch_conv {size}, {layout}, gradient", 0, calls)
+    for size, (batch, channels, length) in {"host": (1, 4, 64), "GPU": (4, 1024, 8192)}.items():
+        for wide in (torch.float32, torch.complex64):
+            x, delta = torch.rand(2, batch, channels, length, device="cuda")
+            A = -torch.rand(channels, 16, device="cuda").to(wide)
+            B, C = torch.randn(2, batch, 16, length, device="cuda", dtype=wide)
+            calls = [lambda f=package.scan: f(x, delta, A, B, C) for package in packages["scanning"]]
+            compare(f"torch_scan {size}, {wide}", 2e-3, calls)
+
+
 def compare_heat() -> None:
     import cupy
     import heat
@@ -137,7 +177,7 @@ def compare_softmax() -> None:
 
 
 def main() -> int:
-    for compare in (compare_gelu, compare_heat, compare_softmax):
+    for compare in (compare_gelu, compare_extensions, compare_heat, compare_softmax):
         try:
             compare()
         except ModuleNotFoundError as error:
