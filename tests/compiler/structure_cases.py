@@ -111,5 +111,9 @@ OPAQUE: dict[str, tuple[str, str]] = {
     "virtual functions": ("P", "struct P { __host__ __device__ P(); __device__ virtual void f(); int a; };"),
     "empty": ("P", "struct P {};"),
     "hidden by an own member": ("P", "struct A { int a; };\nstruct P : A { int a; };"),
+    "hidden in padding": (
+        "P",
+        "struct A { char c, x; };\nstruct B : A { };\nstruct P : B { short x; };",
+    ),
     "reference": ("P", "struct P { __host__ __device__ P(); int& a; int b; };"),
 }

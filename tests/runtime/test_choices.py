@@ -156,6 +156,14 @@ def test_a_partial_choice_leaves_the_rest_to_a_call_or_another_choice(in_c: bool
     ]
 
 
+def test_as_many_names_as_a_launch_may_have_are_refused() -> None:
+    choose = kernels.ns.fwd.choose
+    choose(kWidth=4)
+    # Each has three keys: its name, its type and its dtype.
+    unknown = {f"n{number}": np.zeros(1) for number in range(128)}
+    assert "no kernel has a template parameter 'n0'" in failure(lambda: choose(**unknown))
+
+
 @pytest.mark.usefixtures("messages")
 def test_what_was_not_built_names_the_nearest_and_the_line_to_add() -> None:
     fwd = kernels.ns.fwd

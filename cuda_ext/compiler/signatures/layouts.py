@@ -315,18 +315,25 @@ def _unanswered(
     known: Collection[str],
     has_padding: bool,
     structures: Sequence[DeclaredStructure],
+    hiding: frozenset[str] = frozenset(),
 ) -> str:
-    """Say which member that the text declares has no answer; empty if all have."""
+    """Say which member that the text declares has no answer; empty if all have.
+
+    An answer for a name in `hiding`, those of derived classes, is about another member.
+    """
     for member in declared.members:
         if member.is_hidden:
             return f"{member.name} is private or a bit-field"
+        if member.name in hiding:
+            return f"{member.name} of {declared.name} is hidden by another member"
         if member.is_certain and member.name not in known:
             return f"the compiler knows no member {member.name}"
     if has_padding and not declared.is_clear:
         return "a macro may declare further members"
+    hiding |= {member.name for member in declared.members}
     for base in declared.bases:
         found = [each for each in structures if each.name == base and not each.is_alias]
-        reasons = [_unanswered(each, layout, known, has_padding, structures) for each in found]
+        reasons = [_unanswered(each, layout, known, has_padding, structures, hiding) for each in found]
         if not reasons and has_padding and not layout.is_standard:
             return f"its base {base} is not in the sources of the project"
         if reasons and "" not in reasons:

@@ -7,10 +7,10 @@
 #include "concurrency.h"
 #include "configuration.h"
 
-/* What chooses a kernel, in the order of the arguments. For each keyword its name; then, for a constant that a kernel
- * has, its value, and for all else the type, with the dtype behind it unless it is a number of Python. Equal values are
- * the same object here, so that pointers are compared. */
-enum { MOST_KEYS = 3 * MOST_PARAMETERS };
+/* What chooses a kernel, in the order of the arguments, behind one key for a choice by constants alone. For each keyword
+ * its name; then, for a constant that a kernel has, its value, and for all else the type, with the dtype behind it unless
+ * it is a number of Python. Equal values are the same object here, so that pointers are compared. */
+enum { MOST_KEYS = 1 + 3 * MOST_PARAMETERS };
 
 typedef struct Keys {
   PyObject* items[MOST_KEYS];
