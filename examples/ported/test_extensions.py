@@ -20,6 +20,8 @@ SOURCES = {
     "scanning": ("torch_scan", ["scan.cpp", "scan_kernels.cu"]),
 }
 
+CONVERSIONS = ["-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"]  # see setup.py
+
 
 @pytest.fixture(scope="session", params=["before", "after"])
 def load(request: pytest.FixtureRequest) -> Callable[[str], types.ModuleType]:
@@ -33,7 +35,8 @@ def load_package(name: str, state: str) -> types.ModuleType:
 
     directory, files = SOURCES[name]
     directory = HERE / directory / "before"
-    extension = cpp_extension.load(f"{name}_before", [str(directory / file) for file in files])
+    files = [str(directory / file) for file in files]
+    extension = cpp_extension.load(f"{name}_before", files, extra_cuda_cflags=CONVERSIONS)
     return load_before(f"{directory.name}/{name}/__init__.py", {name: types.SimpleNamespace(_C=extension)})
 
 

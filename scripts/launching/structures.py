@@ -80,7 +80,7 @@ def measure(directory: Path, rounds: int, batch: int) -> dict[str, Any]:
         "cuda_ext, a new one with 33 keywords": f"p = Params({keywords}); {launch}",
         "cuda_ext, a dict": "take(values, grid=1, block=32)",
         "ctypes.Structure, 33 assignments": f"q = by_hand; {assignments.replace('p.', 'q.')}; "
-        "take(q, grid=1, block=32)",
+        "take(q, grid=1, block=32, stream=0)",
         "one assignment alone": "p.m0 = 3",
         "33 assignments alone": assignments,
     }

@@ -1,10 +1,17 @@
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension
 
+# PyTorch turns these off.
+CONVERSIONS = ["-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"]
+
 setup(
     name="depthwise",
     version="0.1.0",
     packages=["depthwise"],
-    ext_modules=[CUDAExtension("depthwise._C", ["conv.cpp", "conv_kernels.cu"])],
+    ext_modules=[
+        CUDAExtension(
+            "depthwise._C", ["conv.cpp", "conv_kernels.cu"], extra_compile_args={"nvcc": CONVERSIONS}
+        )
+    ],
     cmdclass={"build_ext": BuildExtension},
 )
