@@ -83,7 +83,7 @@ instantiate = [
   "axpy<float>",
   { kernel = "ns::reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] },
 ]""",
-    "split-instantiations": "split-instantiations = true",
+    "split-instantiations": "split-instantiations = 4",
     "variants": """\
 [tool.cuda_ext.modules."my_package.kernels".variants]
 gemm = [

@@ -56,7 +56,7 @@ Instantiations of Python functions, such as Triton's, contain the types of their
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and have the same meaning; ``include-dirs``
 is ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
-Boolean keys, such as ``LINK``, need no value. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
+Boolean keys, such as ``LINK``, need no value; 0 and 1 are OFF and ON. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
 ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT`` the keys are read from
 the pyproject.toml in ``PROJECT_SOURCE_DIR``.
 

@@ -219,14 +219,14 @@ def _objects(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _C
 def _part(
     number: int, unit: TranslationUnit, images: Sequence[CompiledImage], signatures: Signatures
 ) -> tuple[Sequence[CompiledImage], Signatures]:
-    """Reduce `images` to one instantiation. Kernels that need none stay in the first part only.
+    """Reduce `images` to the instantiations of a part. Kernels that need none stay in the first part only.
 
     Raises :class:`CompilationError` for variables, since each part would have its own copy.
     """
     if signatures.symbols:
         name = min(symbol.name for symbol in signatures.symbols.values())
         raise CompilationError(
-            f"its kernels share the variable {name!r}, and with split-instantiations each would have its own",
+            f"its kernels share the variable {name!r}, of which split-instantiations would make several",
             where=unit.name,
             remedy="take split-instantiations away, or the variable",
         )

@@ -37,7 +37,7 @@ class LibraryPlan:
     """A library to load as one: a unit for its architectures or, with ``link``, several linked units.
 
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
-    as files. ``part`` is the number of the instantiation, if each instantiation has its own library.
+    as files. ``part`` is the number of the part, if the instantiations of the source are divided.
     ``file_stem`` replaces the source's basename in the names of its files. A ``trial`` may fail, and no
     package contains its output. If it ``may_be_empty``, it is left out if it has no kernel and another part
     of its source has one.

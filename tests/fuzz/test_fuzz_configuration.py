@@ -29,7 +29,7 @@ TABLE: dict[str, Any] = {
     "pre-include": ["first.h"],
     "fast-math": True,
     "instantiate": ["axpy<float>", {"kernel": "reduce<{T}, {B}>", "T": ["float", "double"], "B": [128, 256]}],
-    "split-instantiations": False,
+    "split-instantiations": 2,
     "variants": {"gemm": [{"kernel": "hopper", "when": "sm_90a and n % 4 == 0"}, {"kernel": "simple"}]},
     "compress": "balance",
     "emit": "fatbin",

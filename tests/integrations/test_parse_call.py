@@ -61,7 +61,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
         ("f<int>", "g<a, 1>", "g<b, 1>"),
     ),
     "constants": (["CONSTANTS", "T<4>::n", "sizeof(P)"], ("T<4>::n", "sizeof(P)")),
-    "split_instantiations": (["SPLIT_INSTANTIATIONS", "off"], False),
+    "split_instantiations": (["SPLIT_INSTANTIATIONS", "12"], 12),
     "variants": (
         ["VARIANTS", "f = [{ kernel = 'g', when = 'sm_90a' }, { kernel = 'h' }]"],
         parse_module(

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
 from cuda_ext.builder.config.kernel_table import KERNELS
-from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
+from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, PARTS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.facts.candidates import Variants
@@ -123,11 +123,12 @@ class Settings:
         "build asks the compiler for their values, which may differ by architecture. They are "
         '`kernels.constants["..."]` in Python and `constexpr` in the C++ header.',
     )
-    split_instantiations: bool = _key(
-        FLAG,
+    split_instantiations: bool | int = _key(
+        PARTS,
         False,
-        "Compile each instantiation separately and in parallel, into its own fatbin. "
-        "Not supported for sources with `__device__` or `__constant__` variables.",
+        "Compile each instantiation of a source separately and in parallel, into its own fatbin. A number "
+        "divides the instantiations into as many parts, each with a fatbin; one more at the end changes one "
+        "part. Not supported for sources with `__device__` or `__constant__` variables.",
     )
     variants: tuple[Variants, ...] = _key(
         VARIANTS,

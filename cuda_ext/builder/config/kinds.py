@@ -217,9 +217,16 @@ def _check_standard(text: str, where: str) -> str:
     return text
 
 
+def _check_parts(value: object, where: str) -> bool | int:
+    if isinstance(value, bool) or (isinstance(value, int) and value > 0):
+        return value
+    raise ConfigError(f"expected true, false or a positive number of parts, found {show(value)}", where=where)
+
+
 _STANDARD = r"^c\+\+(?:03|1[147]|2[036a-c])$"
 
 FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
+PARTS = Kind(_check_parts, {"type": ["boolean", "integer"], "minimum": 1})
 STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_standard)
 TEXT = string(empty="give it a value or leave it out", minLength=1)
 

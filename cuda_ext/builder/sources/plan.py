@@ -175,21 +175,48 @@ def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
 def _parts(
     unit: TranslationUnit, settings: Settings, architectures: tuple[Architecture, ...]
 ) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
-    """Return `unit`, or one unit for each of its instantiations, with the architectures of each.
+    """Return `unit`, or the parts into which its instantiations are divided, with the architectures of each.
 
     The first part has the kernels that are not templates.
     """
-    instantiate = unit.instantiate
     if unit.kind in PYTHON:
         from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 
         return one_for_each_instantiation(unit, architectures)
     if not settings.split_instantiations or settings.link:
         return [(unit, architectures)]
-    plain = tuple(written for written in instantiate if not normalise(written).endswith(">"))
-    templates = [written for written in instantiate if written not in plain]
-    parts = [(*plain, *templates[:1]), *((each,) for each in templates[1:])]
-    return [(unit.replace(instantiate=part), architectures) for part in parts]
+    plain = [written for written in unit.instantiate if not normalise(written).endswith(">")]
+    templates = [written for written in unit.instantiate if written not in plain]
+    each = settings.split_instantiations is True
+    number = len(templates) if each else min(settings.split_instantiations, len(templates))
+    first, *others = _deal(templates, max(number, 1))
+    parts = [plain + first, *others]
+    return [(unit.replace(instantiate=tuple(part)), architectures) for part in parts]
+
+
+def _deal(templates: Sequence[str], number: int) -> list[list[str]]:
+    """Divide `templates` into `number` parts, whose lengths differ by at most one.
+
+    One more at the end changes one part. Two parts are the Thue-Morse sequence, and more its generalization:
+    in turn, one part would get all combinations with the last value of a table, such as the largest block.
+
+    >>> _deal(["f<0>", "f<1>", "f<2>", "f<3>", "f<4>"], 2)
+    [['f<0>', 'f<3>'], ['f<1>', 'f<2>', 'f<4>']]
+    """
+    if number == 1:
+        return [[*templates]]
+    parts: list[list[str]] = [[] for _ in range(number)]
+    for index, template in enumerate(templates):
+        parts[_sum_of_digits(index, number) % number].append(template)
+    return parts
+
+
+def _sum_of_digits(value: int, base: int) -> int:
+    total = 0
+    while value:
+        value, digit = divmod(value, base)
+        total += digit
+    return total
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:

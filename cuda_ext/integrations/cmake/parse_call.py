@@ -174,6 +174,8 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
             return {name: value for v in values for name, value in _toml(v, where).items()}
         case "depends":
             return _split(values)
+        case "split-instantiations":
+            return _parts(values, where)
     default = KEYS[key].default if key in KEYS else None
     if key in ("pyproject", "python_only") or isinstance(default, bool):
         return _boolean(values, where)
@@ -189,12 +191,19 @@ def _single(values: Sequence[str], where: str) -> str:
     return values[0]
 
 
-def _boolean(values: Sequence[str], where: str) -> bool:
+def _boolean(values: Sequence[str], where: str, expected: str = "ON or OFF") -> bool:
     """Return a truth value; a keyword without a value is true."""
     value = _single(values, where) if values else "ON"
     if value.upper() not in _BOOLEANS:
-        raise ConfigError(f"expected ON or OFF, found {value!r}", where=where)
+        raise ConfigError(f"expected {expected}, found {value!r}", where=where)
     return _BOOLEANS[value.upper()]
+
+
+def _parts(values: Sequence[str], where: str) -> bool | int:
+    """Return a number of parts or a truth value, which 0 and 1 are, as always in CMake."""
+    if len(values) == 1 and re.fullmatch("[2-9]|[1-9][0-9]{1,8}", values[0]):
+        return int(values[0])
+    return _boolean(values, where, "ON, OFF or a number of parts")
 
 
 def _namespace(value: str, where: str) -> str:

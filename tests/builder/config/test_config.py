@@ -66,7 +66,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "host-code": ('"skip"', "skip"),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
     "constants": ('["T<4>::n", "sizeof(P)"]', ("T<4>::n", "sizeof(P)")),
-    "split-instantiations": ("true", True),
+    "split-instantiations": ("4", 4),
     "variants": (
         '{ gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }',
         (Variants("gemm", (Candidate("hopper", (Term("sm_90a"),)), Candidate("simple"))),),
