@@ -21,6 +21,8 @@ GUARD = re.compile(
     rf"[ \t\f\v]*(?:#|%:){GAP}if(?:ndef\b|{GAP}!{GAP}defined\b){GAP}\(?{GAP}(\w+){GAP}\)?{GAP}(?://[^\n]*)?\n"
     rf"(?:\s|//[^\n]*|/\*(?s:.*?)\*/)*+(?:#|%:){GAP}define{GAP}\1\b"
 )
+# The word before a parameter that is pasted to it, where the result may be the call of a macro.
+_CALLS_OF_PASTED = re.compile(r"(\w+)##\w+\s*\(")
 _PARAMETER = re.compile(r"(?:(?P<sign>##?)\s*)?\b(?P<name>[^\W\d]\w*)\b(?=(?P<pasted>\s*##)?)")
 _STRINGIZED = re.compile(r"(?<!#)#(?!#)\s*\w+")
 # What separates an expansion from its neighbours: nothing in a string, a space elsewhere.
@@ -83,8 +85,8 @@ def _macro(match: re.Match[str], plain: str, is_off: bool) -> Macro:
     body = _STRINGIZED.sub(" ", plain)
     names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
     declares = re.search(SPECIFIERS if is_function else _NOT_OF_FUNCTIONS, body)
-    # A macro that is an argument may declare something.
-    calls = any(p and re.search(rf"\b{re.escape(p)}\s*\(", body) for p in names or ())
+    # A macro that is an argument may declare something, unless it is pasted to another word.
+    calls = any(p and re.search(rf"(?<!##)\b{re.escape(p)}\s*\(", body) for p in names or ())
     another = WORD.fullmatch(body.strip()) is not None and not is_off
     return Macro(name, names, body, spelled.strip(), bool(declares or calls), another)
 
@@ -98,7 +100,12 @@ def declaring_macros(macros: Sequence[Macro]) -> tuple[Macro, ...]:
     """Return the macros that declare something for the device, also by other macros."""
     found = {macro.name: macro for macro in macros if macro.declares}
     words = {macro: set(WORD.findall(macro.body)) for macro in macros} if found else {}
-    while more := {m.name: m for m in words if m.name not in found and not found.keys().isdisjoint(words[m])}:
+    pasted = {macro: tuple(_CALLS_OF_PASTED.findall(macro.body)) for macro in words}
+
+    def uses(macro: Macro) -> bool:
+        return not found.keys().isdisjoint(words[macro]) or any(n.startswith(pasted[macro]) for n in found)
+
+    while more := {macro.name: macro for macro in words if macro.name not in found and uses(macro)}:
         found |= more
     return tuple(found.values())
 

@@ -264,6 +264,18 @@ def test_macros_in_a_table_are_searched_for_with_one_pattern():
     assert macros._uses.cache_info().misses - before == 1
 
 
+def test_a_macro_may_paste_the_name_of_one_that_declares_kernels():
+    source = (
+        b"#define KERNEL_copy(T) __global__ void copy(T* x) {}\n"
+        b"#define KERNEL(name) KERNEL_##name(float)\n"
+        b"#define LAUNCHER(name) void launch_##name(float* x);\n"
+        b"KERNEL(copy)\nLAUNCHER(copy)\n"
+    )
+    assert [kernel.name for kernel in declarations.find_declarations([source]).kernels] == ["copy"]
+    declaring = macros.declaring_macros(macros.find_macros(source))
+    assert {macro.name for macro in declaring} == {"KERNEL_copy", "KERNEL"}
+
+
 def test_parameters_of_dependent_types_are_resolved():
     source = (
         "template <class T> struct P { using type = T*; };\n"

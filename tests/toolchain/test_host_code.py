@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +80,13 @@ def test_images_list_what_was_left_out() -> None:
     (compiled,) = nvrtc().compile(BUILT[0].unit(), [ARCHITECTURE])
     assert compiled.entries == ("_Z5scalePffi",)
     assert compiled.log == "host code left out, with its lines:\na.cu: launch_scale (7)"
+
+
+def test_a_name_is_listed_once() -> None:
+    whole = unit("struct P {\nint f() { return 1; }\n};", name="a.cu", skip_host_code=True)
+    found = HostCode.find(whole, ())
+    everything = replace(found, left_out=frozenset(("a.cu", item) for item in found.items["a.cu"]))
+    assert str(everything).endswith("\na.cu: P (1), f (2)")
 
 
 @pytest.mark.parametrize("source", REFUSED, ids=lambda source: source.name.partition(": ")[2])

@@ -123,7 +123,8 @@ class HostCode:
         for name, item in sorted(self.left_out, key=lambda place: (place[0], place[1])):
             if item.name and not item.instead.startswith("__"):
                 names.setdefault(name, []).append(f"{item.name} ({item.line})")
-        lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in names.items()]
+        shown = {name: [*dict.fromkeys(found)] for name, found in names.items()}
+        lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in shown.items()]
         return "\n".join(["host code left out, with its lines:", *lines]) if lines else ""
 
     @property
