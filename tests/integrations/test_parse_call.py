@@ -86,6 +86,11 @@ def test_a_key_equals_that_of_pyproject(key: str) -> None:
     assert getattr(settings(*words), key) == value
 
 
+@pytest.mark.parametrize(("word", "value"), [("ON", True), ("1", True), ("0", False), ("2", 2)])
+def test_parts_are_a_number_and_0_and_1_are_truth_values(word: str, value: object) -> None:
+    assert settings("SPLIT_INSTANTIATIONS", word).split_instantiations is value
+
+
 def test_arguments_that_are_no_keys_are_kept_apart() -> None:
     words = ("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
     found = parsed(*words, "CXX_NAMESPACE", "my::gpu", "PYTHON_ONLY", "no")
@@ -167,6 +172,7 @@ def test_overrides_follow_one_another() -> None:
         ["OPTIONS", "$<$<CONFIG:Debug>:-G>"],
         ["NAME", "a", "b"],
         ["EMIT", "ltoir", "LINK"],
+        ["SPLIT_INSTANTIATIONS", "-2"],
     ],
     ids=str,
 )
