@@ -103,7 +103,8 @@ def compare_extensions() -> None:
 
     def compare(what: str, bound: float, calls: list[Callable[[], object]]) -> None:
         results = [each if isinstance(each, tuple) else (each,) for each in (call() for call in calls)]
-        difference = max(float((a - b).abs().max()) for a, b in zip(*results, strict=True))
+        pairs = zip(*results, strict=True)
+        difference = max(float((a - b).abs().max() / a.abs().max().clamp(min=1)) for a, b in pairs)
         times = [microseconds(call, torch.cuda.synchronize) for call in calls * 2]
         show(what, difference, bound, min(times[::2]), min(times[1::2]))
 
@@ -117,11 +118,11 @@ def compare_extensions() -> None:
             layout = "channel last" if channel_last else "time last"
             functions = [package.conv for package in packages["depthwise"]]
             calls = [lambda f=f: f(x, weight, bias, True) for f in functions]
-            compare(f"torch_conv {size}, {layout}", 0, calls)
+            compare(f"torch_conv {size}, {layout}", 1e-3, calls)
             x.requires_grad_()
             dy = torch.randn_like(x)
             calls = [lambda f=f: torch.autograd.grad(f(x, weight, bias, True), x, dy)[0] for f in functions]
-            compare(f"torch_conv {size}, {layout}, gradient", 0, calls)
+            compare(f"torch_conv {size}, {layout}, gradient", 1e-3, calls)
     for size, (batch, channels, length) in {"host": (1, 4, 64), "GPU": (4, 1024, 8192)}.items():
         for wide in (torch.float32, torch.complex64):
             x, delta = torch.rand(2, batch, channels, length, device="cuda")
