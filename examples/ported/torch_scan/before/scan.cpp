@@ -14,7 +14,7 @@ void run_forward(const ScanParams& p, cudaStream_t stream);
 
 static void check_shape(const at::Tensor& tensor, at::IntArrayRef shape, at::ScalarType type, const char* name) {
   TORCH_CHECK(tensor.is_cuda(), name, " must be on a GPU");
-  TORCH_CHECK(tensor.sizes() == shape, name, " must have the shape ", shape);
+  TORCH_CHECK(tensor.sizes() == shape, name, " has another shape");
   TORCH_CHECK(tensor.scalar_type() == type, name, " must have the dtype ", at::toString(type));
 }
 
