@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from cuda_ext.compiler.signatures.layouts import APPENDED_FILE
+from cuda_ext.compiler.signatures.layouts import append_declarations
 from cuda_ext.facts.constants import Constant
 from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
@@ -63,7 +63,7 @@ _TYPES = {
 
 def append_constants(source: bytes) -> bytes:
     """Append the declarations that probes of constants need."""
-    return source + f';\n#line {_FIRST_LINE} "{APPENDED_FILE}"{_DECLARATIONS}'.encode()
+    return append_declarations(source, _FIRST_LINE, _DECLARATIONS)
 
 
 def constant_type(expression: str) -> str:

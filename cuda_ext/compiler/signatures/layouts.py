@@ -151,9 +151,13 @@ def append_members(source: bytes, members: Members, refused: Collection[int] = (
     lines.append(
         f"template <class T> struct layout<T, true> {{ template <class Name> using as = {described}; }}; }}"
     )
+    return append_declarations(source, _FIRST_LINE, "\n".join(lines))
+
+
+def append_declarations(source: bytes, first_line: int, declarations: str) -> bytes:
+    """Append `declarations` to `source`, as the lines from `first_line` on of a separate file."""
     # An incomplete source causes an error at the semicolon.
-    head = f';\n#pragma nv_diag_suppress 1427\n#line {_FIRST_LINE} "{APPENDED_FILE}"'
-    return source + "\n".join(["", head, *lines, "#pragma nv_diag_default 1427", ""]).encode()
+    return source + f'\n;\n#line {first_line} "{APPENDED_FILE}"\n{declarations}\n'.encode()
 
 
 def rejected_lines(log: str) -> set[int]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cuda_ext.compiler.signatures.layouts import APPENDED_FILE
+from cuda_ext.compiler.signatures.layouts import append_declarations
 from cuda_ext.compiler.signatures.reflection import name_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.facts.kernels import Kernel
@@ -168,8 +168,7 @@ def append_questions(source: bytes, questions: Questions) -> bytes:
     """Append the declarations of `questions` to `source`, as lines of a separate file."""
     if not questions.declarations:
         return source
-    # An incomplete source causes an error at the semicolon.
-    return b'%b\n;\n#line 1 "%b"\n%b\n' % (source, APPENDED_FILE.encode(), questions.declarations)
+    return append_declarations(source, 1, questions.declarations.decode())
 
 
 def _within(scope: Iterable[str], declaration: str) -> str:
