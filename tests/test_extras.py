@@ -39,12 +39,14 @@ BESIDE = [
     ("cu12", ["numba-cuda[cu12]"]),
     ("nvcc-cu13", ["torch===2.11.0"]),
     ("cutile", ["torch===2.11.0"]),
+    ("cu12,triton", ["torch===2.8.0"]),
+    ("cu13,triton", ["torch===2.11.0"]),
     ("cu13,triton", ["torch===2.15.0"]),
 ]
 
 
 def assert_complete(extra: str, versions: Mapping[str, str]) -> None:
-    suffix = "-cu12" if extra == "cu12" else ""
+    suffix = "-cu12" if extra.startswith("cu12") else ""
     nvrtc, runtime = (versions[f"nvidia-cuda-{name}{suffix}"].split(".")[:2] for name in ("nvrtc", "runtime"))
     assert nvrtc == runtime  # the headers are NVRTC's
     assert f"nvidia-cuda-cccl{suffix}" in versions

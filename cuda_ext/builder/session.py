@@ -217,10 +217,10 @@ class _Session:
 
         if not sources.names:  # headers alone, which no compiler reads
             return plan_module(module, sources, compiler_of)
-        cache = self._cache_for(module)
+        plan = plan_module(module, sources, compiler_of, self._environ)
+        cache = self._cache_for(module, plan.kind)
         compiler = cache.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
-        plan = plan_module(module, sources, compiler_of, self._environ)
         if plan.embed and compiler.name == "nvcc":
             plan = self._require_nvrtc(plan)
         cache.prepare([unit for library in plan.libraries for unit in library.units])
@@ -249,8 +249,7 @@ class _Session:
         show(describe_obstacles(plan))
 
     def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
-        version = self._cache_for(module).compiler.version if libraries else "0.0"
-        compiled = assemble(plan, libraries, module.settings.compiler, version)
+        compiled = assemble(plan, libraries, lambda kind: self._cache_for(module, kind).compiler)
         variants, where = module.settings.variants, module.key_path("variants")
         package = generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
         reads = {name for library in libraries for name in library.reads}

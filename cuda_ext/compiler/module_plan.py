@@ -8,14 +8,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
+from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.candidates import Candidate, Variants
@@ -104,6 +104,12 @@ class ModulePlan:
     headers: Mapping[str, bytes] = field(default_factory=dict)
     obstacles: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> SourceKind:
+        """The kind of sources whose compiler is that of the module: a front-end if all are in Python."""
+        kinds = [library.units[0].kind for library in self.libraries]
+        return kinds[0] if kinds and all(kind in PYTHON for kind in kinds) else "cu"
+
     def embeds(self, library: LibraryPlan) -> bool:
         """Return True if the sources of `library` are embedded; a linked library embeds all or none."""
         return self.embed and not any(unit.name in self.obstacles for unit in library.units)
@@ -142,17 +148,28 @@ class CompiledModule(NamedTuple):
     comments: Mapping[str, str]
 
 
-def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
-    """Assemble the module of `libraries`, made by this compiler. Raises :class:`BuildError`."""
+def assemble(
+    plan: ModulePlan, libraries: Sequence[Library], compiler_of: Callable[[SourceKind], CompilerInfo]
+) -> CompiledModule:
+    """Assemble the module of `libraries`; `compiler_of` returns the compiler of a kind.
+
+    Raises :class:`BuildError`.
+    """
     plan, libraries = _without_empty(plan, libraries)
     embedded = _embedded(plan)
+    compiler = compiler_of(plan.kind) if libraries else None
+    kinds = {library.units[0].kind for library in plan.libraries}
+    front_ends = {kind: f"{TITLES[kind]} {compiler_of(kind).version}" for kind in kinds if kind in PYTHON}
     manifest = Manifest(
         schema=SCHEMA,
         module=plan.name,
-        compiler=compiler,
-        version=version,
+        compiler=compiler.name if compiler else "nvrtc",
+        version=compiler.version if compiler else "0.0",
         compress=plan.compress,
-        units=tuple(library.unit for library in libraries),
+        units=tuple(
+            library.unit._replace(compiler=front_ends.get(own.units[0].kind, ""))
+            for own, library in zip(plan.libraries, libraries, strict=True)
+        ),
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,

@@ -22,6 +22,8 @@ SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "cutile", 
 # Kinds that a front-end of the same name compiles, and the kinds of Python sources among them.
 FRONT_ENDS = ("tile", "cutile", "triton")
 PYTHON = ("cutile", "triton")
+# The names of front-ends in texts.
+TITLES = {"tile": "CUDA Tile", "cutile": "cuTile", "triton": "Triton"}
 # The largest number of instantiations of one module: compilers take seconds for a hundred.
 MOST_INSTANTIATIONS = 20_000
 

@@ -53,8 +53,9 @@ def needed_driver(manifest: Manifest, unit: Unit, image: Image) -> tuple[tuple[i
     """Return the CUDA version that the driver has to support to load `image`, and the reason."""
     if image.kind == "tileir":
         return _FIRST_WITH_TILES, "which is Tile IR"
-    if unit.arrived_as(f".{image.kind}", ".fatbin"):
-        made = (0, 0), "made by a newer CUDA"  # the version is not known
+    if unit.compiler or unit.arrived_as(f".{image.kind}", ".fatbin"):
+        # The version of CUDA is not known: front-ends choose their assembler for each GPU.
+        made = (0, 0), f"made by {unit.compiler or 'a newer CUDA'}"
     else:
         major, minor = map(int, manifest.version.split(".")[:2])
         # A driver loads the cubins of all CUDA versions with its major version.

@@ -64,11 +64,16 @@ class Image(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """One translation unit, or one linked module. ``meanings`` maps names in template arguments."""
+    """One translation unit, or one linked module.
+
+    ``meanings`` maps names in template arguments. ``compiler`` is the front-end that compiled it, with its
+    version, such as ``Triton 3.9.0``; it is empty if the compiler of the module did.
+    """
 
     sources: Sequence["cuda_ext.facts.sources.Source"]
     images: tuple[Image, ...]
     meanings: Mapping[str, str] = {}
+    compiler: str = ""
 
     @property
     def title(self) -> str:
@@ -83,8 +88,9 @@ class Unit(NamedTuple):
 class Manifest(NamedTuple):
     """All that is known about a module without a driver.
 
-    ``compiler`` is ``nvrtc`` or ``nvcc``; ``compress`` is the compression of the fatbins. ``embedded`` maps
-    embedded device sources and headers to their SHA-256; it is ``None`` for a module with ``jit = false``.
+    ``compiler`` is ``nvrtc`` or ``nvcc``, or the front-end of all units; ``compress`` is the compression of
+    the fatbins. ``embedded`` maps embedded device sources and headers to their SHA-256; it is ``None`` for a
+    module with ``jit = false``.
     """
 
     schema: int
@@ -105,6 +111,12 @@ class Manifest(NamedTuple):
         """The SHA-256 of each file beside the manifest: images, and embedded sources."""
         images = {image.file: image.sha256 for unit in self.units for image in unit.images}
         return images | {f"sources/{name}": digest for name, digest in (self.embedded or {}).items()}
+
+    @property
+    def compilers(self) -> str:
+        """The compilers of its units with their versions, each once."""
+        own = f"{self.compiler} {self.version}"
+        return ", ".join(dict.fromkeys(unit.compiler or own for unit in self.units)) or own
 
     @property
     def named_kernels(self) -> tuple[Kernel, ...]:

@@ -25,7 +25,8 @@ class UnitDescription(NamedTuple):
 class Description(NamedTuple):
     """The kernels, variants, symbols, structures, constants and images of a module, and their compiler.
 
-    ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version. Sizes are in bytes.
+    ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version; or it is the front-end of all units.
+    ``compilers`` names the front-ends of the other units, too. Sizes are in bytes.
     """
 
     name: str
@@ -37,9 +38,10 @@ class Description(NamedTuple):
     variants: tuple[Variants, ...]
     structures: tuple[Structure, ...] = ()
     constants: tuple[Constant, ...] = ()
+    compilers: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
+        lines = [f"{self.name}, compiled by {self.compilers}"]
         specialised = {each.name: each.candidates for each in self.variants if each.specialised}
         for kernel in self.kernels:
             candidates = specialised.get(kernel.expression, ())
@@ -70,5 +72,5 @@ def describe(module: ModuleType) -> Description:
     units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
     origin = manifest.module, manifest.compiler, manifest.version
     symbols, variants = tuple(manifest.symbols), tuple(manifest.variants)
-    more = tuple(manifest.structures), tuple(manifest.constants)
+    more = tuple(manifest.structures), tuple(manifest.constants), manifest.compilers
     return Description(*origin, units, manifest.named_kernels, symbols, variants, *more)

@@ -83,8 +83,7 @@ def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compile
             failures.append(error)
     if failures:
         raise CompilationError(join_errors(failures))
-    compiler = compiler_of("cu")
-    return assemble(plan, libraries, compiler.name, compiler.version)
+    return assemble(plan, libraries, compiler_of)
 
 
 def _fatbin(plan: LibraryPlan, images: Sequence[CompiledImage], write_image: WriteImage | None) -> bytes:

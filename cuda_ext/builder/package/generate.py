@@ -86,7 +86,7 @@ def generate(module: CompiledModule) -> Package:
     return Package(
         manifest.module,
         dict(sorted({**files, **module.files}.items())),
-        f"{manifest.compiler} {manifest.version}",
+        manifest.compilers,
         module.log,
         kernels=tuple(kernel.expression for kernel in manifest.kernels),
         images=sum(len(unit.images) for unit in manifest.units),

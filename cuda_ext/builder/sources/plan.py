@@ -19,7 +19,14 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, CompilerInfo, SourceKind, TranslationUnit
+from cuda_ext.compiler.translation_unit import (
+    FRONT_ENDS,
+    PYTHON,
+    TITLES,
+    CompilerInfo,
+    SourceKind,
+    TranslationUnit,
+)
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
@@ -58,8 +65,9 @@ def plan_module(
         if key not in targets:
             try:
                 found = _architectures(module, unit.name, compiler, environ)
-            except ToolchainError as error:  # a front-end is missing; the other compilers exist
-                error.where = error.where or unit.name
+            except ToolchainError as error:
+                if unit.kind in FRONT_ENDS:  # the other compilers may exist
+                    error.where = error.where or unit.name
                 raise
             targets[key] = targets_of(unit.kind, found)
             if not targets[key]:
@@ -155,7 +163,7 @@ def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
 
 def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
     """Raise :class:`ConfigError` for settings that kernels of a front-end, in `unit`, do not have."""
-    title = {"tile": "CUDA Tile", "cutile": "cuTile", "triton": "Triton"}[unit.kind]
+    title = TITLES[unit.kind]
     for key, value in (("compiler", "nvrtc"), ("link", False)):
         if getattr(module.settings, key) != value and (key == "link" or unit.kind == "tile"):
             raise ConfigError(

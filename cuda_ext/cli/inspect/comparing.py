@@ -97,7 +97,7 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
         name, embedded = manifest.module, manifest.embedded
         build["modules"][name,] = name
         build["settings"] |= {
-            (name, "", "compiler"): f"{manifest.compiler} {manifest.version}",
+            (name, "", "compiler"): manifest.compilers,
             (name, "", "compress"): manifest.compress,
             (name, "", "jit"): "no" if embedded is None else "yes",
         }

@@ -185,7 +185,7 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
     manifest = module.manifest
     if module.place != ".":
         yield "place", module.place
-    yield "compiler", f"{manifest.compiler} {manifest.version}"
+    yield "compiler", manifest.compilers
     yield "compression", manifest.compress
     if manifest.embedded is None:
         yield "jit", "no"

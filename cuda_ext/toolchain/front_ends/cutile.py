@@ -41,7 +41,7 @@ from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 
-_PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
+_PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", ("1.7",), "cutile")
 # The first version of Tile IR that supports all GPUs. More drivers read it than any later version.
 _PORTABLE = "13.3"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -10,28 +11,31 @@ from cuda_ext.errors import ToolchainError
 
 
 class InstalledPackage(NamedTuple):
-    """A front-end by its title, its module, its distribution, its pinned version and the extra that pins it.
+    """A front-end by its title, its module, its distribution, and the extra that requires it.
 
-    Methods raise :class:`~cuda_ext.errors.ToolchainError` if it is missing.
+    ``supported`` are its minor versions that work, from the oldest on. Methods raise
+    :class:`~cuda_ext.errors.ToolchainError` if it is missing.
     """
 
     title: str
     module: str
     distribution: str
-    pinned: str
+    supported: Sequence[str]
     extra: str
 
     def version(self) -> str:
-        """Return its version, ``3.9.0``. Raises :class:`ToolchainError` if another version is pinned."""
+        """Return its version, ``3.9.0``. Raises :class:`ToolchainError` if it is not supported."""
         from importlib import metadata  # slow to import, and not needed for unchanged sources
 
         try:
             installed = metadata.version(self.distribution)
         except metadata.PackageNotFoundError:
             raise self._missing() from None
-        if not f"{installed}.".startswith(f"{self.pinned}."):
+        if ".".join(installed.split(".")[:2]) not in self.supported:
+            oldest, newest = self.supported[0], self.supported[-1]
+            supported = f"{oldest} to {newest} are" if oldest != newest else f"{newest} is"
             raise ToolchainError(
-                f"{self.title} {installed} is installed, and {self.pinned} is supported", remedy=self._remedy
+                f"{self.title} {installed} is installed, and {supported} supported", remedy=self._remedy
             )
         return installed
 

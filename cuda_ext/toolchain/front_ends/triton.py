@@ -1,6 +1,6 @@
 """Triton: compile functions with ``@triton.jit`` without a driver.
 
-This module uses an undocumented interface of Triton, so the extra ``triton`` pins a minor version.
+This module uses an undocumented interface of Triton, so the extra ``triton`` bounds its versions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from cuda_ext.toolchain.front_ends.triton_kernels import (
     signature_of,
     spell_constant,
 )
+from cuda_ext.toolchain.front_ends.triton_versions import VERSIONS
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-_PACKAGE = InstalledPackage("Triton", "triton", "triton", "3.9", "triton")
+_PACKAGE = InstalledPackage("Triton", "triton", "triton", tuple(VERSIONS), "triton")
 # The files that determine the generated code.
 _FILES = (
     *("_C/libtriton.*", "compiler/**/*.py", "language/**/*.py", "runtime/jit.py"),
@@ -44,8 +45,18 @@ _FILES = (
 )
 # Below this capability, the parts of a tensor descriptor are passed one by one.
 _FIRST_WITH_TENSOR_MAPS = 90
+# From this capability on, Triton uses the newer of its two assemblers, if it has two.
+_FIRST_NEWER = 100
 # The options that the target and the sources determine.
-_FIXED = {"arch", "backend_name", "extern_libs", "instrumentation_mode", "ir_override", "warp_size"}
+_FIXED = {
+    "arch",
+    "backend_name",
+    "cluster_dims",
+    "extern_libs",
+    "instrumentation_mode",
+    "ir_override",
+    "warp_size",
+}
 # Environment variables that change Triton, its LLVM or its ptxas.
 _VARIABLE = re.compile(r"(TRITON|MLIR|LLVM|NVPTX|PTXAS|DISABLE_(LLVM|MMA|PTXAS)|ALLOW_LHS|USE_\w+_LOC)_?")
 
@@ -65,11 +76,11 @@ class Triton:
 
     def capabilities(self) -> tuple[int, ...]:
         """Return the compute capabilities that Triton's assemblers support, from its oldest GPU on."""
-        found: set[int] = set()
-        for path in _PACKAGE.files("backends/nvidia/bin/ptxas*"):
-            listed = process.run([str(path), "--help"], environ=os.environ).output
-            found.update(int(number) for number in re.findall(r"'sm_(\d+)'", listed))
-        return tuple(sorted(number for number in found if number >= 75))
+        assemblers = {path.name: path for path in _PACKAGE.files("backends/nvidia/bin/ptxas*")}
+        newer = assemblers.pop("ptxas-blackwell", assemblers["ptxas"])
+        listed = [number for number in _listed(assemblers["ptxas"]) if number < _FIRST_NEWER]
+        listed += (number for number in _listed(newer) if number >= _FIRST_NEWER)
+        return tuple(sorted(number for number in listed if number >= 75))
 
     def supports(self, architecture: Architecture) -> bool:
         if architecture.number not in self.capabilities() or architecture.suffix == "f":
@@ -95,6 +106,12 @@ class Triton:
             description = describe_kernel(instantiation, function.arg_names, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
         return tuple(describe_image(each, images[each.kind], description, unit) for each in architectures)
+
+
+def _listed(assembler: Path) -> set[int]:
+    """Return the compute capabilities that `assembler` supports."""
+    listed = process.run([str(assembler), "--help"], environ=os.environ).output
+    return {int(number) for number in re.findall(r"'sm_(\d+)'", listed)}
 
 
 def _describe(error: Any, unit: TranslationUnit) -> str:

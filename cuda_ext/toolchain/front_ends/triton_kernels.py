@@ -21,11 +21,11 @@ from cuda_ext.compiler.front_ends.kernel_description import (
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.facts.launches import FixedLaunch, HiddenParameter, TensorMap
+from cuda_ext.toolchain.front_ends.triton_versions import differences_of
 
 _IN_CPP = {dtype.triton: dtype.cpp for dtype in DTYPES}
 # The type of a tensor that the host describes: its element type, and the lengths of a block.
 DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
-# The size of the parameters that Triton adds: global scratch memory, and profiling scratch memory.
 _ADDRESS = 8
 
 
@@ -73,15 +73,15 @@ def describe_kernel(
     arrays = (p.type for p in typed if p.type.startswith("*") or DESCRIPTOR.fullmatch(p.type))
     hidden = list(_hidden(typed))
     count = len(typed) + len(hidden)
+    # Even if this image needs no scratch memory, that of another architecture may.
+    hidden += (
+        HiddenParameter(position, _ADDRESS, source)
+        for position, source in enumerate(differences_of(metadata.triton_version).added, count)
+    )
     kernel = describe_function(instantiation, names, map(_element_of, arrays), constants)._replace(
         lowered=metadata.name,
         parameters=tuple(map(_parameter, typed)),
-        hidden=(
-            *hidden,
-            # Even if this image needs no scratch memory, that of another architecture may.
-            HiddenParameter(count, _ADDRESS, "scratch"),
-            HiddenParameter(count + 1, _ADDRESS, "zero"),
-        ),
+        hidden=tuple(hidden),
     )
     launch = FixedLaunch(
         block=(metadata.target.warp_size * metadata.num_warps,),

@@ -1,4 +1,4 @@
-"""Front-ends that are missing, damaged, or of another version than the pinned one."""
+"""Front-ends that are missing, damaged, or of a version that is not supported."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from cuda_ext.toolchain.front_ends.cutile import CuTile
 from cuda_ext.toolchain.front_ends.triton import Triton
 from cuda_ext.toolchain.tileiras import Tileiras
 
-FRONT_ENDS = {CuTile: ("cuTile", "cutile", "1.7"), Triton: ("Triton", "triton", "3.9")}
+FRONT_ENDS = {
+    CuTile: ("cuTile", "cutile", "1.7", "1.7 is"),
+    Triton: ("Triton", "triton", "3.9", "3.4 to 3.9 are"),
+}
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 def test_a_front_end_that_is_missing_or_another_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, front_end: type[CuTile | Triton]
 ) -> None:
-    title, extra, pinned = FRONT_ENDS[front_end]
-    for other in ("2.0.1", f"{pinned}0.1"):
+    title, extra, newest, supported = FRONT_ENDS[front_end]
+    for other in ("2.0.1", f"{newest}0.1"):
         monkeypatch.setattr(metadata, "version", lambda _, other=other: other)
-        with pytest.raises(ToolchainError, match=f"{title} {other} is installed, and {pinned} is supported"):
+        with pytest.raises(ToolchainError, match=f"{title} {other} is installed, and {supported} supported"):
             _ = front_end().version
 
     def missing(name: str) -> None:
@@ -41,7 +44,7 @@ def test_a_front_end_that_is_missing_or_another_is_named(
 def test_a_directory_of_its_name_is_no_front_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a_front_end").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    package = installed_package.InstalledPackage("It", "a_front_end", "a-front-end", "1.0", "it")
+    package = installed_package.InstalledPackage("It", "a_front_end", "a-front-end", ("1.0",), "it")
     with pytest.raises(ToolchainError, match="It is not installed"):
         package.files("*.py")
 
