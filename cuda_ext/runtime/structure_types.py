@@ -143,22 +143,26 @@ def make_class(
     """Make the class of `structure` in `module`; `find` returns the class of a member's type, if known."""
     namespace: dict[str, Any] = {"__slots__": (), "__module__": module, "__structure__": structure}
     members: dict[str, Member] = {}
+    fields: list[Field] = []
     pointers: list[str] = []
     for parameter in structure.fields:
         nested = find(parameter.type) if parameter.kind == "struct" else None
         item = parameter._replace(size=parameter.item_size, extents=())
-        (field,) = arguments.make_fields([item])
-        member = Member(field, parameter.offset, len(pointers), parameter.extents, nested)
+        (of_item,) = arguments.make_fields([item])
+        member = Member(of_item, parameter.offset, len(pointers), parameter.extents, nested)
         members[parameter.name] = member
         pointers += _pointers(parameter.name, member)
-        made = Field(*_describe(parameter, member))
+        field = Field(*_describe(parameter, member))
+        fields.append(field)
         name = parameter.name
-        namespace[name] = made
+        namespace[name] = field
         if keyword.iskeyword(name):
-            namespace.setdefault(f"{name}_", made)
+            namespace.setdefault(f"{name}_", field)
     namespace |= {"__size__": structure.size, "__references__": len(pointers)}
     namespace |= {"__members__": members, "__pointers__": pointers, "__doc__": structure.declaration}
-    return type(structure.name, (StructureObject,), namespace)
+    made: type[StructureObject] = type(structure.name, (StructureObject,), namespace)
+    made.__call_directly__(tuple(fields))
+    return made
 
 
 def _describe(parameter: Parameter, member: Member) -> tuple[tuple[Any, ...], int, int, bool]:

@@ -75,22 +75,24 @@ def _register_tensor(tensor: Any, kind: type, capsule: object) -> None:
 
 
 def _negation(torch: Any) -> Negation:
-    """Find the bit that marks tensors as negated views, as native/arrays.h describes it.
+    """Find the bits that mark tensors as negated or conjugated views, as native/arrays.h describes them.
 
-    Calling ``Tensor.is_neg`` takes as long as a tenth of a launch. So compare two tensors, one of which is a
-    negated view: their sets of dispatch keys differ in the key that the method looks at. The position of the
-    sets is not guessed: they are found by their values, and only if these occur in one place.
+    Calling ``Tensor.is_neg`` takes as long as a tenth of a launch. So compare a tensor with such views: their
+    sets of dispatch keys differ in the key that the method looks at. The position of the sets is not guessed:
+    they are found by their values, and only if these occur in one place.
     """
     tensor = torch.Tensor
     with suppress(Exception):  # another version of PyTorch, or a mode that makes other tensors
         plain = torch.empty(1, device="cpu")
-        pair = plain, torch._neg_view(plain)
-        keys = [torch._C._dispatch_keys(each).raw_repr() for each in pair]
-        (to_implementation,) = _offsets(map(id, pair), tensor.__basicsize__, [each._cdata for each in pair])
-        (to_keys,) = _offsets((each._cdata for each in pair), _IMPLEMENTATION_SIZE, keys)
-        key = keys[0] ^ keys[1]
-        if type(plain) is tensor and key.bit_count() == 1 and key & keys[1]:
-            return tensor.is_neg, to_implementation, to_keys, key
+        conjugated = torch.conj(torch.empty(1, device="cpu", dtype=torch.complex64))
+        views = plain, torch._neg_view(plain), conjugated
+        keys = [torch._C._dispatch_keys(each).raw_repr() for each in views]
+        (to_implementation,) = _offsets(map(id, views), tensor.__basicsize__, [each._cdata for each in views])
+        (to_keys,) = _offsets((each._cdata for each in views), _IMPLEMENTATION_SIZE, keys)
+        own, negated, conjugate = keys[0], keys[1] & ~keys[0], keys[2] & ~keys[0]
+        is_one_key = negated.bit_count() == conjugate.bit_count() == 1 and negated != conjugate
+        if type(plain) is tensor and is_one_key and keys[1:] == [own | negated, own | conjugate]:
+            return tensor.is_neg, to_implementation, to_keys, negated | conjugate
     return tensor.is_neg, 0, 0, 0
 
 

@@ -442,42 +442,51 @@ print(len(asked) == len(views) + len(arrays))
 TENSORS = """
 from tests.fixtures import device_arrays
 from types import SimpleNamespace
-NEGATIVE = 1 << 32
+NEGATIVE, CONJUGATE = 1 << 32, 1 << 33
 class Tensor(ctypes.Structure):
     _fields_ = (("words", ctypes.c_uint64 * 24),)
     __dlpack_c_exchange_api__ = device_arrays.Exchanged.__dlpack_c_exchange_api__
     _cdata = property(ctypes.addressof)
-    def __init__(self, negated):
-        self._array = np.zeros(4, "f4")
+    def __init__(self, key=0, dtype="f4"):
+        self._array = np.zeros(4, dtype)
         self._info = device_arrays._info(self._array, 2, 0, {})
-        self.words[21] = 0x9400010001 & ~NEGATIVE | NEGATIVE * negated
+        self.words[21] = 0x9400010001 | key
     def is_neg(self):
         raise AssertionError("asked")
-torch = SimpleNamespace(Tensor=Tensor)
-torch.empty, torch._neg_view = lambda *_, device: Tensor(False), lambda _: Tensor(True)
+torch = SimpleNamespace(Tensor=Tensor, complex64="c8")
+torch.empty, torch._neg_view = lambda *_, device, dtype="f4": Tensor(0, dtype), lambda _: Tensor(NEGATIVE)
+torch.conj = lambda each: Tensor(CONJUGATE, each._array.dtype)
 torch._C = SimpleNamespace(_dispatch_keys=lambda each: SimpleNamespace(raw_repr=lambda: each.words[21]))
 """
 
 
-def test_negated_views_are_found_by_their_dispatch_key(script: Script) -> None:
+def test_negated_and_conjugated_views_are_found_by_their_dispatch_keys(script: Script) -> None:
     run = script(
         f"""
 {TENSORS}
 from cuda_ext.runtime.launch import known_types
 negation = known_types._negation(torch)
-print(negation[2:] == (21 * 8, NEGATIVE))
+print(negation[2:] == (21 * 8, NEGATIVE | CONJUGATE))
 _launch.register_exchange(Tensor, Tensor.__dlpack_c_exchange_api__, negation)
-kernel = loaded(FLOATS)
-print([kernel(Tensor(negated), grid=1, block=1) for negated in (False, True)])
+kernel, of_complex = loaded(FLOATS), loaded(("x", "p", 8, ("complex64",)))
+print([kernel(Tensor(key), grid=1, block=1) for key in (0, NEGATIVE)])
+print([of_complex(Tensor(key, "c8"), grid=1, block=1) for key in (0, NEGATIVE, CONJUGATE)])
+print([of_complex(Tensor(0, "c16"), grid=1, block=1), kernel(Tensor(0, "c8"), grid=1, block=1)])
         """
     )
-    assert run.output == ["True", "[None, 'carefully']"]
+    assert run.output == [
+        "True",
+        "[None, 'carefully']",
+        "[None, 'carefully', 'carefully']",
+        "['carefully', 'carefully']",
+    ]
 
 
 CHANGES = [
     "del torch._neg_view",
-    "torch._neg_view = lambda _: Tensor(False)",
-    "torch.empty = lambda *_, device: type('Fake', (Tensor,), {})(False)",
+    "torch._neg_view = lambda _: Tensor()",
+    "torch.conj = lambda _: Tensor(NEGATIVE)",
+    "torch.empty = lambda *_, device, dtype='f4': type('Fake', (Tensor,), {})(0, dtype)",
     "torch._C._dispatch_keys = lambda each: SimpleNamespace(raw_repr=lambda: each.words[21] + 1)",
     "torch._C._dispatch_keys = lambda each: SimpleNamespace(raw_repr=lambda: 0)",
     "Tensor._cdata = 0",

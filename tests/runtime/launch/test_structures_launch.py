@@ -180,6 +180,21 @@ def test_a_structure_chooses_among_instantiations() -> None:
 
 
 @under_driver
+def test_known_structures_are_made_chosen_and_launched_in_c() -> None:
+    device_arrays.import_torch({0: 7})
+    x, params, both, two = Tensor(np.zeros(4, "f4")), kernels.ns.Params["float"], kernels.both, kernels.two
+
+    def launch() -> None:
+        p = params(batch=3, y=x, scale=0.5, flag=True)
+        both(p, **one)
+        two({"s": 0.5, "n": 3}, p, **one)
+
+    launch()
+    assert counting(launch) == 0
+    assert len({*launches()}) == 2
+
+
+@under_driver
 def test_names_of_structures() -> None:
     assert {"ns", "Plain", "Inner", "run"} <= set(dir(kernels))
     assert "Bits" not in dir(kernels)

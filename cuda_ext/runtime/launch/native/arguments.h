@@ -219,6 +219,17 @@ static int take_pointer(const State* state, const Parameter* parameter, PyObject
   return 0;
 }
 
+/* The bytes of a structure of the class that `parameter` takes, made of the members in `members`. */
+COLD static int take_members(const Parameter* parameter, PyObject* members, unsigned char* memory,
+                             Placement* placement) {
+  PyObject* made = PyObject_VectorcallDict((PyObject*)parameter->structure, NULL, 0, members);
+  if (!made) return -1;
+  const int fits = Py_TYPE(made) == parameter->structure && ((Structure*)made)->size == parameter->size;
+  const int outcome = fits ? copy_structure((Structure*)made, memory, placement) : -1;
+  Py_DECREF(made); /* the members live as long as the call */
+  return outcome;
+}
+
 /* Write the value of `argument` for `parameter` to `memory`, where that has been placed. Returns 0, or -1, perhaps with
  * an exception, where the argument has to be checked carefully. */
 static int take_argument(const State* state, const Parameter* parameter, PyObject* argument, unsigned char* memory,
@@ -242,6 +253,9 @@ static int take_argument(const State* state, const Parameter* parameter, PyObjec
       if (parameter->structure && Py_TYPE(argument) == parameter->structure) {
         Structure* structure = (Structure*)argument;
         return structure->size == parameter->size ? copy_structure(structure, memory, placement) : -1;
+      }
+      if (parameter->structure && PyDict_CheckExact(argument)) {
+        return take_members(parameter, argument, memory, placement);
       }
       return take_bytes(state, parameter->size, argument, memory);
   }

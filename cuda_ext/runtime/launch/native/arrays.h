@@ -16,24 +16,25 @@
 #include "integers.h"
 #include "names.h"
 
-/* Dtypes of memory, as bits of a set. Complex arrays have none: they may be conjugated views, so read them carefully. */
+/* Dtypes of memory, as bits of a set. */
 enum {
   DTYPE_BOOL, DTYPE_INT8, DTYPE_UINT8, DTYPE_INT16, DTYPE_UINT16, DTYPE_INT32, DTYPE_UINT32, DTYPE_INT64, DTYPE_UINT64,
-  DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_COUNT,
+  DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_COMPLEX64, DTYPE_COMPLEX128, DTYPE_COUNT,
 };
-enum { OTHER_DTYPE = 1 << DTYPE_COUNT, ANY_DTYPE = (1 << (DTYPE_COUNT + 1)) - 1 };
+enum { COMPLEX_DTYPES = 1 << DTYPE_COMPLEX64 | 1 << DTYPE_COMPLEX128, OTHER_DTYPE = 1 << DTYPE_COUNT, ANY_DTYPE = (1 << (DTYPE_COUNT + 1)) - 1 };
 static const char* const dtype_names[DTYPE_COUNT] = {
     [DTYPE_BOOL] = "bool",       [DTYPE_INT8] = "int8",       [DTYPE_UINT8] = "uint8",         [DTYPE_INT16] = "int16",
     [DTYPE_UINT16] = "uint16",   [DTYPE_INT32] = "int32",     [DTYPE_UINT32] = "uint32",       [DTYPE_INT64] = "int64",
     [DTYPE_UINT64] = "uint64",   [DTYPE_FLOAT16] = "float16", [DTYPE_BFLOAT16] = "bfloat16",
-    [DTYPE_FLOAT32] = "float32", [DTYPE_FLOAT64] = "float64",
+    [DTYPE_FLOAT32] = "float32", [DTYPE_FLOAT64] = "float64", [DTYPE_COMPLEX64] = "complex64",
+    [DTYPE_COMPLEX128] = "complex128",
 };
 
 typedef struct ArrayType ArrayType;
 
 typedef struct Memory {
   uint64_t address;
-  uint32_t dtype; /* one bit; 0 for complex numbers */
+  uint32_t dtype; /* one bit; 0 if it is not known */
   int device;
 } Memory;
 
@@ -47,12 +48,12 @@ typedef struct Layout {
   int64_t numbers[2 * MOST_AXES];
 } Layout;
 
-/* Where tensors of PyTorch say that they are negated views; known_types.py finds out. */
+/* Where tensors of PyTorch say that they are negated or conjugated views; known_types.py finds out. */
 typedef struct Negation {
-  PyObject* is_neg;        /* the method, asked if there is no key; NULL if the library has no negated views */
+  PyObject* is_neg;        /* the method, asked if there are no keys; NULL if the library has no such views */
   unsigned implementation; /* offset in the Python object of the pointer to the tensor's implementation */
   unsigned keys;           /* offset in that of the tensor's set of dispatch keys */
-  unsigned long long key;  /* the one of negated views; 0 if it is not known */
+  unsigned long long key;  /* those of negated and of conjugated views; 0 if they are not known */
 } Negation;
 
 struct ArrayType {
@@ -96,23 +97,23 @@ static int is_known_value(const KnownTypes* types, PyObject* object) {
 
 static uint32_t dtype_of_dlpack(DLDataType dtype) {
   enum { OTHER = DTYPE_COUNT };
-  /* By code, and by size: 8, 16, 32 and 64 bits. */
-  static const uint8_t dtypes[][4] = {
-      [kDLInt] = {DTYPE_INT8, DTYPE_INT16, DTYPE_INT32, DTYPE_INT64},
-      [kDLUInt] = {DTYPE_UINT8, DTYPE_UINT16, DTYPE_UINT32, DTYPE_UINT64},
-      [kDLFloat] = {OTHER, DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64},
-      [kDLOpaqueHandle] = {OTHER, OTHER, OTHER, OTHER},
-      [kDLBfloat] = {OTHER, DTYPE_BFLOAT16, OTHER, OTHER},
-      [kDLComplex] = {OTHER, OTHER, OTHER, OTHER},
-      [kDLBool] = {DTYPE_BOOL, OTHER, OTHER, OTHER},
+  /* By code, and by size: 8, 16, 32, 64 and 128 bits. */
+  static const uint8_t dtypes[][5] = {
+      [kDLInt] = {DTYPE_INT8, DTYPE_INT16, DTYPE_INT32, DTYPE_INT64, OTHER},
+      [kDLUInt] = {DTYPE_UINT8, DTYPE_UINT16, DTYPE_UINT32, DTYPE_UINT64, OTHER},
+      [kDLFloat] = {OTHER, DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, OTHER},
+      [kDLOpaqueHandle] = {OTHER, OTHER, OTHER, OTHER, OTHER},
+      [kDLBfloat] = {OTHER, DTYPE_BFLOAT16, OTHER, OTHER, OTHER},
+      [kDLComplex] = {OTHER, OTHER, OTHER, DTYPE_COMPLEX64, DTYPE_COMPLEX128},
+      [kDLBool] = {DTYPE_BOOL, OTHER, OTHER, OTHER, OTHER},
   };
-  if (dtype.code == kDLComplex) return 0;
   if (dtype.code > kDLBool || dtype.lanes != 1) return OTHER_DTYPE;
   switch (dtype.bits) {
     case 8: return 1u << dtypes[dtype.code][0];
     case 16: return 1u << dtypes[dtype.code][1];
     case 32: return 1u << dtypes[dtype.code][2];
     case 64: return 1u << dtypes[dtype.code][3];
+    case 128: return 1u << dtypes[dtype.code][4];
     default: return OTHER_DTYPE;
   }
 }
@@ -121,7 +122,7 @@ static uint32_t dtype_of_object(const ArrayType* type, PyObject* dtype) {
   for (int i = 0; i < DTYPE_COUNT; i++) {
     if (type->dtypes[i] == dtype) return 1u << i;
   }
-  return 0; /* it may be complex */
+  return 0;
 }
 
 /* Convert `number`, which may be NULL, and drop the reference to it. */
@@ -139,8 +140,9 @@ static int take_device(PyObject* number, int* device) {
   return 0;
 }
 
-/* Whether `array` is no negated view. The method takes longer than all else here, so look at what it looks at. */
-static int is_as_in_memory(const Negation* negation, PyObject* array) {
+/* Whether `array`, of this dtype, is neither negated nor conjugated. The methods take longer than all else here, so look at
+ * what they look at. */
+static int is_as_in_memory(const Negation* negation, PyObject* array, uint32_t dtype) {
   if (negation->key) {
     const char* implementation;
     unsigned long long keys;
@@ -149,6 +151,7 @@ static int is_as_in_memory(const Negation* negation, PyObject* array) {
     memcpy(&keys, implementation + negation->keys, sizeof keys);
     return !(keys & negation->key);
   }
+  if (dtype & COMPLEX_DTYPES) return 0;
   PyObject* answer = PyObject_CallOneArg(negation->is_neg, array);
   Py_XDECREF(answer); /* True and False live longer */
   return answer == Py_False;
@@ -189,7 +192,7 @@ static int read_exchanged(const Names* names, const ArrayType* type, PyObject* a
   if (tensor.device.device_type != kDLCUDA) return -1;
   memory->address = tensor.data ? (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset : 0;
   memory->dtype = dtype_of_dlpack(tensor.dtype);
-  if (type->negation.is_neg && !is_as_in_memory(&type->negation, array)) return -1;
+  if (type->negation.is_neg && !is_as_in_memory(&type->negation, array, memory->dtype)) return -1;
   memory->device = tensor.device.device_id;
   return 0;
 }
@@ -224,7 +227,7 @@ static int read_tensor(const Names* names, const ArrayType* type, PyObject* arra
   Py_XDECREF(is_cuda);
   if (is_cuda != Py_True) return -1;
   if (take_device(PyObject_CallOneArg(type->get_device, array), &memory->device)) return -1;
-  if (!is_as_in_memory(&type->negation, array)) return -1;
+  if (!is_as_in_memory(&type->negation, array, memory->dtype)) return -1;
   return take_unsigned(PyObject_CallOneArg(type->data_ptr, array), &memory->address);
 }
 

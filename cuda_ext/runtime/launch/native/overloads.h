@@ -58,10 +58,11 @@ static int add_type_keys(const State* state, PyObject* argument, Keys* keys) {
   PyTypeObject* type = Py_TYPE(argument);
   add_key(keys, (PyObject*)type);
   if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyComplex_Type ||
-      argument == Py_None || type == &PyBytes_Type) {
+      argument == Py_None || type == &PyBytes_Type || PyType_IsSubtype(type, state->structure_type)) {
     return 0;
   }
   PyObject* dtype = optional_attribute(argument, state->names.dtype);
+  if (!dtype && !PyErr_Occurred() && is_known_value(&state->types, argument)) return 0; /* a structure of ctypes */
   if (!dtype || Py_TYPE(argument) != type) { /* the look-up may have changed the class */
     Py_XDECREF(dtype);
     return -1;
