@@ -89,12 +89,10 @@ class StructureObject(_Memory):
                 remedy=did_you_mean(name, members) or f"its members are {', '.join(members)}",
             )
         try:
-            if not _assign(self, members[name], value):
-                return
+            _assign(self, members[name], value)
         except ArgumentError as error:
             error.where = f"{type(self).__name__}.{name}"
             raise
-        setattr(self, name, value)  # C knows the type of the array now
 
     def __read__(self, name: str) -> Any:
         """Return the value of a member."""
@@ -167,9 +165,11 @@ def make_class(
 
 def _describe(parameter: Parameter, member: Member) -> tuple[tuple[Any, ...], int, int, bool]:
     """Describe a member for C."""
-    described = None if member.extents or member.structure else fast_launch.describe(parameter)
+    described = None if member.extents else fast_launch.describe(parameter)
     if described is None:
         return (parameter.name, "s", parameter.size, ()), member.offset, -1, True
+    if member.structure is not None:
+        return (*described, member.structure), member.offset, member.reference, False
     reference = member.reference if parameter.kind == "pointer" else -1
     return described, member.offset, reference, False
 
@@ -185,25 +185,26 @@ def _pointers(path: str, member: Member) -> Iterator[str]:
         yield path
 
 
-def _assign(target: StructureObject, member: Member, value: object) -> bool:
-    """Assign `value` to a `member` of `target`; return True if C can do it, which knows the type now."""
+def _assign(target: StructureObject, member: Member, value: object) -> None:
+    """Assign `value` to a `member` of `target`."""
     parameter = member.field.parameter
     if member.extents:
         copied = copy(target)  # a wrong item leaves the others as they are
         _assign_array(copied, member, value)
         _copy(target, 0, 0, copied)
-        return False
+        return
     if member.structure is not None:
         _copy(target, member.offset, member.reference, as_structure(member.structure, value))
-        return False
+        return
     converted = member.field.value(value)
     is_array = isinstance(converted, DeviceMemory) and converted.stream is not None
     if isinstance(converted, DeviceMemory):
         converted = converted.address
     target.__write__(member.offset, struct.pack(f"<{member.field.format}", converted))
     if parameter.kind == "pointer":
+        if is_array:
+            fast_launch.learn(value)
         target.__refer__(member.reference, value if is_array else None)
-    return is_array and member is type(target).__members__.get(parameter.name) and fast_launch.is_new(value)
 
 
 def _assign_array(target: StructureObject, member: Member, value: Any) -> None:

@@ -262,13 +262,12 @@ def describe(parameter: Parameter, structure: type[Any] | None = None) -> Descri
     return parameter.name, kind if structure.__references__ else "v", parameter.size, dtypes, structure
 
 
-def is_new(array: object) -> bool:
-    """Return True if C may read arrays of this type now, and could not before."""
-    if compiled is None or type(array) in _PLAIN:
-        return False
-    from cuda_ext.runtime.launch import known_types
+def learn(array: object) -> None:
+    """Let C read arrays of this type."""
+    if compiled is not None and type(array) not in _PLAIN:
+        from cuda_ext.runtime.launch import known_types
 
-    return known_types.register_new(type(array))
+        known_types.register([type(array)])
 
 
 def _can_derive(parameter: HiddenParameter) -> bool:

@@ -30,13 +30,6 @@ _CONVERSIONS = {
 }
 
 
-def register_new(kind: type) -> bool:
-    """Register `kind`; return True unless it was registered before."""
-    before = len(_examined)
-    register([kind])
-    return len(_examined) > before
-
-
 def register(kinds: Iterable[type]) -> None:
     """Let launches in C take arguments of these types, where they are known."""
     for kind in kinds:

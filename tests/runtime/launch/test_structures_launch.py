@@ -184,14 +184,18 @@ def test_known_structures_are_made_chosen_and_launched_in_c() -> None:
     device_arrays.import_torch({0: 7})
     x, params, both, two = Tensor(np.zeros(4, "f4")), kernels.ns.Params["float"], kernels.both, kernels.two
 
+    rare = params(inner={"a": 1, "x": x}, items=[{"x": x}, kernels.Inner(x=x)], several=[None, x])
+
     def launch() -> None:
-        p = params(batch=3, y=x, scale=0.5, flag=True)
+        inner = kernels.Inner(a=1, x=x)
+        p = params(batch=3, y=x, scale=0.5, flag=True, inner=inner)
         both(p, **one)
         two({"s": 0.5, "n": 3}, p, **one)
+        both(rare, **one)
 
     launch()
     assert counting(launch) == 0
-    assert len({*launches()}) == 2
+    assert len({*launches()}) == 3
 
 
 @under_driver

@@ -8,6 +8,9 @@
 #define Py_BEGIN_CRITICAL_SECTION(object) { \
   (void)(object);
 #define Py_END_CRITICAL_SECTION() }
+#define Py_BEGIN_CRITICAL_SECTION2(first, second) { \
+  (void)(first), (void)(second);
+#define Py_END_CRITICAL_SECTION2() }
 #endif
 
 /* A table that only grows: readers load its count, or a pointer in it, and a writer, alone in a critical section, stores

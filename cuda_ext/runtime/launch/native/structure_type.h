@@ -18,7 +18,7 @@ typedef struct Field {
   State* state;
   PyObject* name;
   Parameter parameter; /* whose offset is that in the structure */
-  int reference;       /* the number of a pointer's reference; -1 for others */
+  int reference;       /* the number of a pointer's reference, or of the first of a structure; -1 for others */
   int is_careful;      /* whether C converts no value */
 } Field;
 
@@ -187,10 +187,19 @@ static PyObject* refer(PyObject* self, PyObject* arguments) {
     PyErr_SetString(PyExc_IndexError, "the structure has no such pointer");
     return NULL;
   }
+  PyObject* module = PyType_GetModuleByDef(Py_TYPE(self), &module_definition);
+  if (!module) return NULL;
+  const State* state = PyModule_GetState(module);
+  const ArrayType* type = find_array_type(&state->types, object);
+  Memory memory = {.device = -1};
+  if (type && type->read(&state->names, type, object, &memory)) {
+    type = NULL; /* launches check it carefully */
+    if (drop_exception()) return NULL;
+  }
   PyObject* owner = owner_of(structure);
   (void)owner;
   Py_BEGIN_CRITICAL_SECTION(owner);
-  former = exchange(&structure->references[number], object == Py_None ? NULL : object, NULL, -1);
+  former = exchange(&structure->references[number], object == Py_None ? NULL : object, type, memory.device);
   Py_END_CRITICAL_SECTION();
   Py_XDECREF(former);
   Py_RETURN_NONE;
@@ -275,6 +284,10 @@ static PyType_Spec structure_spec = {
 
 /* Field */
 
+static int has_references(const Parameter* parameter) {
+  return parameter->kind == POINTER || parameter->structure;
+}
+
 static PyObject* new_field(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"parameter", "offset", "reference", "is_careful", NULL};
   PyObject* source;
@@ -289,7 +302,7 @@ static PyObject* new_field(PyTypeObject* type, PyObject* arguments, PyObject* ke
   Parameter parameter;
   PyObject* name;
   if (parse_parameter(state, source, &parameter, &name)) return NULL;
-  if (offset < 0 || offset > UINT16_MAX || (reference < 0) != (parameter.kind != POINTER || is_careful)) {
+  if (offset < 0 || offset > UINT16_MAX || (reference < 0) != (!has_references(&parameter) || is_careful)) {
     PyErr_SetString(PyExc_ValueError, "invalid field");
     Py_DECREF(name);
     Py_XDECREF(parameter.structure);
@@ -307,7 +320,7 @@ static PyObject* new_field(PyTypeObject* type, PyObject* arguments, PyObject* ke
   field->name = name;
   field->parameter = parameter;
   field->reference = reference;
-  field->is_careful = is_careful || parameter.size > MOST_FIELD_BYTES;
+  field->is_careful = is_careful || (parameter.size > MOST_FIELD_BYTES && !parameter.structure);
   return (PyObject*)field;
 }
 
@@ -319,6 +332,32 @@ static int is_within(const Field* field, PyObject* object) {
          field->reference < structure->reference_count;
 }
 
+/* Copy `source` to the member of `target` that `field` is. */
+static int set_structure(const Field* field, Structure* target, Structure* source) {
+  const int count = source->reference_count;
+  Reference* references = PyMem_Malloc(((size_t)count + 1) * sizeof *references); /* of the source, then the former ones */
+  if (!references) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  PyObject *from = owner_of(source), *to = owner_of(target);
+  (void)from, (void)to;
+  int fits = 0;
+  Py_BEGIN_CRITICAL_SECTION2(from, to);
+  fits = source->size == field->parameter.size && count <= target->reference_count - field->reference;
+  if (fits) memmove(target->bytes + field->parameter.offset, source->bytes, (size_t)source->size);
+  for (int i = 0; i < count && fits; i++) {
+    references[i] = source->references[i];
+    references[i].object = exchange(&target->references[field->reference + i], references[i].object, references[i].type,
+                                    references[i].device);
+  }
+  Py_END_CRITICAL_SECTION2();
+  for (int i = 0; i < count && fits; i++) Py_XDECREF(references[i].object);
+  PyMem_Free(references);
+  if (!fits) PyErr_SetString(PyExc_ValueError, "the structure is not as large as the member");
+  return fits ? 0 : -1;
+}
+
 static int set_field(PyObject* self, PyObject* object, PyObject* value) {
   Field* field = (Field*)self;
   if (!value || !is_within(field, object)) {
@@ -326,6 +365,10 @@ static int set_field(PyObject* self, PyObject* object, PyObject* value) {
     return -1;
   }
   Structure* structure = (Structure*)object;
+  if (field->parameter.structure) {
+    if (Py_TYPE(value) == field->parameter.structure) return set_structure(field, structure, (Structure*)value);
+    return assign(object, field->name, value, &field->state->names);
+  }
   unsigned char memory[MOST_FIELD_BYTES];
   Placement placement = {-1, NULL};
   if (field->is_careful || take_argument(field->state, &field->parameter, value, memory, &placement)) {
