@@ -1,45 +1,52 @@
 """Selective scans for PyTorch."""
 
+import functools
+
 import torch
 
 from scanning import kernels
 
 _TYPES = {torch.float32: "float", torch.float16: "__half", torch.complex64: "complex_t"}
 _MOST_STATES = 64
+_SHORT, _MEDIUM, _LONG = (64, 8), (128, 16), (256, 16)  # threads of a block and items of a thread
 
 
-def _check_shapes(x, delta, A, B, C, D):
+def _check(name, tensor, shape, dtype):
+    if tensor.shape != shape or tensor.dtype != dtype:
+        raise ValueError(f"{name} must have the shape {shape} and the dtype {dtype}")
+
+
+def _check_time(name, tensor):
+    if tensor.stride(2) != 1 and tensor.shape[2] > 1:
+        raise ValueError(f"{name} must be contiguous in time")
+
+
+def _check_all(x, delta, A, B, C, D):
     if x.dim() != 3 or A.dim() != 2 or A.shape[1] > _MOST_STATES:
         raise ValueError("x must have the shape (batch, channels, length), A (channels, at most 64 states)")
     batch, channels, length = x.shape
-    states = A.shape[1]
-    expected = {
-        "delta": (delta, (batch, channels, length), x.dtype),
-        "A": (A, (channels, states), A.dtype),
-        "B": (B, (batch, states, length), A.dtype),
-        "C": (C, (batch, states, length), A.dtype),
-    }
+    states, dtype = A.shape[1], A.dtype
+    _check("delta", delta, x.shape, x.dtype)
+    _check("A", A, (channels, states), dtype)
+    _check("B", B, (batch, states, length), dtype)
+    _check("C", C, (batch, states, length), dtype)
     if D is not None:
-        expected["D"] = (D, (channels,), torch.float32)
+        _check("D", D, (channels,), torch.float32)
         if not D.is_contiguous():
             raise ValueError("D must be contiguous")
-    for name, (tensor, shape, dtype) in expected.items():
-        if tensor.shape != shape or tensor.dtype != dtype:
-            raise ValueError(f"{name} must have the shape {shape} and the dtype {dtype}")
-    for name, tensor in (("x", x), ("delta", delta), ("B", B), ("C", C)):
-        if tensor.stride(2) != 1 and tensor.shape[2] > 1:
-            raise ValueError(f"{name} must be contiguous in time")
+    _check_time("x", x)
+    _check_time("delta", delta)
+    _check_time("B", B)
+    _check_time("C", C)
 
 
-def _choose(x, A):
-    """Return the kernel, its threads, and the size of its shared memory."""
-    if x.dtype not in (torch.float32, torch.float16) or A.dtype not in (torch.float32, torch.complex64):
+@functools.cache
+def _choose(dtype, wide, threads, items):
+    """Return the kernel, and the size of its shared memory, which does not depend on the type of x."""
+    if dtype not in (torch.float32, torch.float16) or wide not in (torch.float32, torch.complex64):
         raise TypeError("x must be float32 or float16, A float32 or complex64")
-    threads, items = (64, 8) if x.shape[2] <= 512 else (128, 16) if x.shape[2] <= 2048 else (256, 16)
-    narrow, wide = _TYPES[x.dtype], _TYPES[A.dtype]
-    kernel = kernels.scan_forward[f"ScanTraits<{narrow}, {wide}, {threads}, {items}>"]
-    # The size does not depend on the type of x.
-    return kernel, threads, kernels.constants[f"ScanTraits<float, {wide}, {threads}, {items}>::kSmemSize"]
+    kernel = kernels.scan_forward[f"ScanTraits<{_TYPES[dtype]}, {_TYPES[wide]}, {threads}, {items}>"]
+    return kernel, kernels.constants[f"ScanTraits<float, {_TYPES[wide]}, {threads}, {items}>::kSmemSize"]
 
 
 def scan(x, delta, A, B, C, D=None, softplus=False):
@@ -49,19 +56,36 @@ def scan(x, delta, A, B, C, D=None, softplus=False):
     twice the real part of the product if A, B and C are complex. `x` and `delta` have the shape (batch,
     channels, length), `A` (channels, states), `B` and `C` (batch, states, length), `D` (channels,).
     """
-    _check_shapes(x, delta, A, B, C, D)
-    kernel, threads, shared = _choose(x, A)
+    _check_all(x, delta, A, B, C, D)
     batch, channels, length = x.shape
+    threads, items = _SHORT if length <= 512 else _MEDIUM if length <= 2048 else _LONG
+    kernel, shared = _choose(x.dtype, A.dtype, threads, items)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     last = torch.empty((batch, *A.shape), dtype=A.dtype, device=x.device)
     if not x.numel():
         return y, last.zero_()
+    of_x, of_delta, of_y, of_last = x.stride(), delta.stride(), y.stride(), last.stride()
+    of_a, of_b, of_c = A.stride(), B.stride(), C.stride()
     params = kernels.ScanParams(
         batch=batch,
         channels=channels,
         length=length,
         states=A.shape[1],
         softplus=softplus,
+        x_batch=of_x[0],
+        x_channel=of_x[1],
+        delta_batch=of_delta[0],
+        delta_channel=of_delta[1],
+        A_channel=of_a[0],
+        A_state=of_a[1],
+        B_batch=of_b[0],
+        B_state=of_b[1],
+        C_batch=of_c[0],
+        C_state=of_c[1],
+        y_batch=of_y[0],
+        y_channel=of_y[1],
+        last_batch=of_last[0],
+        last_channel=of_last[1],
         x=x,
         delta=delta,
         A=A,
@@ -71,12 +95,5 @@ def scan(x, delta, A, B, C, D=None, softplus=False):
         y=y,
         last=last,
     )
-    params.x_batch, params.x_channel, _ = x.stride()
-    params.delta_batch, params.delta_channel, _ = delta.stride()
-    params.A_channel, params.A_state = A.stride()
-    params.B_batch, params.B_state, _ = B.stride()
-    params.C_batch, params.C_state, _ = C.stride()
-    params.y_batch, params.y_channel, _ = y.stride()
-    params.last_batch, params.last_channel, _ = last.stride()
     kernel(params, grid=(channels, batch), block=threads, shared=shared)
     return y, last
