@@ -292,6 +292,47 @@ def test_tensor_maps_are_made_of_arrays(tmp_path: Path, fake_driver: Path) -> No
 
 
 CONFIG = {"kwargs": {"BLOCK": 64}, "num_warps": 2, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
+APART = """
+import sys
+import triton
+import triton.language as tl
+from .. import VERSION
+from lib.shared import order
+order.append("{name}")
+tl.{name} = tl.constexpr(len(order))
+tl.seen = tl.constexpr(sum(hasattr(tl, name) for name in "ab"))
+ORDER = tl.constexpr(VERSION + 10 * len(order) + tl.seen)
+
+@triton.jit
+def {name}(out):
+    tl.store(out, ORDER)
+"""
+ROOM = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["lib/ops/*.py"]
+architectures = ["sm_90"]
+"""
+
+
+def test_sources_are_imported_apart_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker imports both, one after the other: the first as a slice, the second as a whole."""
+    override = """[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["lib/ops/{0}.py"]
+instantiate = ["{0}(out: *i32)"]
+"""
+    hidden = "import lib\nglobals()['VERSION'] = lib.VERSION"  # a slice does not see what this defines
+    last = APART.format(name="b").replace("from .. import VERSION", hidden)
+    files = {"lib/__init__.py": "VERSION = 4", "lib/shared.py": "order = []"}
+    files |= {"lib/ops/a.py": APART.format(name="a"), "lib/ops/b.py": last}
+    packages = []
+    for jobs in ("1", "2"):
+        root = write_project(tmp_path / jobs, ROOM + "".join(map(override.format, "ab")), files)
+        monkeypatch.setenv("MAX_JOBS", jobs)
+        monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / f"cache{jobs}"))
+        packages.append(build(root)["p.kernels"].files)
+    assert packages[0] == packages[1]
+
+
 TUNED = {
     "key": ["n"],
     "tuned": [
@@ -476,8 +517,9 @@ REFUSED_PROJECTS = {
         WHOLE,
         {"device/scale.py": "def next_power(n):\n    return 1 << n.bit_length()\n"},
     ),
-    "device/scale.py: cannot be imported: ModuleNotFoundError: No module named 'not_there' "
-    "(device/common.py, line 1)": (WHOLE, {"device/common.py": "import not_there\n"}),
+    "device/common.py:1: imports not_there, which is not installed; its kernels alone cannot be imported: "
+    "no statement defines twice in device/common.py; install not_there for the build, or define what "
+    "kernels read apart from it": (WHOLE, {"device/common.py": "import not_there\n"}),
 }
 
 

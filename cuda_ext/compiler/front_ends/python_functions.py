@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+from cuda_ext.text.python_names import nodes_of_scope
 
 
 class PythonFunction(NamedTuple):
@@ -20,10 +22,13 @@ class PythonFunction(NamedTuple):
 
 
 def find_functions(source: bytes) -> Iterator[PythonFunction]:
-    """Find the decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
-    body = ast.parse(source).body
-    imported = dict(_imports(body))
-    for node in body:
+    """Find the decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`.
+
+    They may be in ``if``, ``try`` and ``with``, and not in functions and classes.
+    """
+    tree = ast.parse(source)
+    imported = imported_names(tree)
+    for node in nodes_of_scope(tree):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
             defaults = by_position[len(by_position) - len(node.args.defaults) :]
@@ -32,29 +37,31 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
                 node.name,
                 tuple(argument.arg for argument in (*by_position, *by_name)),
                 frozenset(argument.arg for argument in defaults),
-                tuple(_full_name(each, imported) for each in node.decorator_list),
+                tuple(name_of_decorator(each, imported) for each in node.decorator_list),
             )
 
 
-def _imports(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """Yield the names that imports define, and their full names."""
-    for node in body:
+def imported_names(tree: ast.Module) -> dict[str, str]:
+    """Return the names that imports outside of functions define, and their full names."""
+    names: dict[str, str] = {}
+    for node in nodes_of_scope(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 first = alias.name.partition(".")[0]
-                yield (alias.asname, alias.name) if alias.asname else (first, first)
+                names[alias.asname or first] = alias.name if alias.asname else first
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
 
 
-def _full_name(decorator: ast.expr, imported: Mapping[str, str]) -> str:
+def name_of_decorator(decorator: ast.expr, imported: Mapping[str, str]) -> str:
     """Return the name of a decorator with its module; empty if it is another expression."""
     match decorator:
         case ast.Call(func):
-            return _full_name(func, imported)
+            return name_of_decorator(func, imported)
         case ast.Attribute(value, attribute):
-            return f"{_full_name(value, imported)}.{attribute}"
+            return f"{name_of_decorator(value, imported)}.{attribute}"
         case ast.Name(name):
             return imported.get(name, name)
     return ""

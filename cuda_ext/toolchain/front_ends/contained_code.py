@@ -18,7 +18,17 @@ from cuda_ext.toolchain.diagnostics import shorten_output
 
 _lock = threading.Lock()
 _STREAMS = ("stdin", "stdout", "stderr")
-_LISTS = ("path", "path_hooks")
+_LISTS = ("path", "path_hooks", "meta_path")
+
+
+class MissingImportError(ImportError):
+    """A source needs a package that cannot be imported; ``where`` is the line of its import."""
+
+    def __init__(self, where: str, module: str, error: ImportError) -> None:
+        self.where, self.top = where, module.partition(".")[0]
+        absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        self.problem = f"imports {module}, which is not installed" if absent else f"imports {module}: {error}"
+        super().__init__(f"{where}: {self.problem}")
 
 
 @contextmanager
@@ -35,12 +45,27 @@ def contained(
         try:
             yield
         except CompilationError as error:
+            if error.where:
+                raise
             raise CompilationError(f"{what}: {error.problem}", where=where, remedy=error.remedy) from None
         except BaseException as error:  # this process goes on to compile others
             restore()
+            if missing := _find_missing(error):
+                raise CompilationError(
+                    missing.problem,
+                    where=missing.where,
+                    remedy=f"install {missing.top} for the build, or define what kernels read apart from it",
+                ) from None
             raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
         finally:
             restore()
+
+
+def _find_missing(error: BaseException | None) -> MissingImportError | None:
+    """Find it behind the exceptions of a front-end."""
+    if error is None or isinstance(error, MissingImportError):
+        return error
+    return _find_missing(error.__cause__ or error.__context__)
 
 
 def _remember() -> Callable[[], None]:

@@ -1,59 +1,215 @@
 """Import the Python source of a translation unit, with the files of the project that it can import.
 
-They are first written to a directory of their own, so that a product depends on nothing else of the project.
-Their code objects have file names relative to the project, so that their bytes do not depend on its location.
+An import executes a slice of these files: what the functions of the instantiation need. If something is
+missing in it, the whole files are imported. They are in memory, so that a product depends on nothing else of
+the project. Their code objects have file names relative to the project, so that their bytes do not depend on
+its location. Before the next source, all changes to the modules of this process are undone.
 """
 
 from __future__ import annotations
 
+import ast
 import atexit
 import importlib
 import linecache
-import posixpath
 import shutil
 import sys
 import tempfile
 import traceback
-from importlib.machinery import FileFinder, SourceFileLoader
+from collections.abc import Callable, Container, Iterator
+from functools import cache, partial
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
-from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING
+from typing import NoReturn, cast
 
+from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
+from cuda_ext.compiler.front_ends.python_file import modules_of
+from cuda_ext.compiler.front_ends.python_slice import MISSING, Slice
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.toolchain.front_ends.contained_code import contained
+from cuda_ext.toolchain.front_ends.contained_code import MissingImportError, contained
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+_FRONT_ENDS = ("triton", "cuda")
+# The project's files do not take the place of these packages, which front-ends import.
+_PROTECTED = {*sys.stdlib_module_names, *_FRONT_ENDS}
 
-_imported: dict[str, ModuleType] = {}
-_directories: list[str] = []
+_imported: dict[tuple[str, frozenset[str]], ModuleType] = {}
+_undo: list[Callable[[], None]] = []
 
 
 def import_source(unit: TranslationUnit) -> ModuleType:
-    """Import the source of `unit`, once per process. Raises :class:`CompilationError`."""
-    with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
-        if unit.sha256 not in _imported:
-            _forget()
-            _imported[unit.sha256] = _import(unit)
-        return _imported[unit.sha256]
+    """Import the source of `unit` for its instantiations, or as a whole without any.
+
+    Raises :class:`CompilationError`.
+    """
+    with contained("cannot be imported", unit.name):
+        names = frozenset(_names(unit))
+    key = unit.sha256, names
+    if key not in _imported:
+        forget_sources()
+        finder = _Finder(unit)
+        _undo.append(finder.install())
+        with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
+            _imported[key] = _import(finder, unit, names)
+    return _imported[key]
 
 
-def _import(unit: TranslationUnit) -> ModuleType:
-    directory = scratch_directory()
-    _directories.append(f"{directory}/")
-    for name, content in {**unit.headers, unit.name: unit.source}.items():
-        file = Path(directory, name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    sys.path[:0] = [f"{directory}/src", directory]
-    sys.path_hooks.insert(0, _find)
-    importlib.invalidate_caches()
-    name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
-    module = importlib.import_module(name)
-    if not (module.__file__ or "").startswith(directory):
-        raise CompilationError(f"another module is called {name}, too", remedy="rename the source")
+def forget_sources() -> None:
+    """Undo the changes of the imported sources to the modules of this process."""
+    _imported.clear()
+    while _undo:
+        _undo.pop()()
+
+
+def _names(unit: TranslationUnit) -> Iterator[str]:
+    """Yield the functions of the instantiations, and the names among their constants."""
+    for each in map(parse_instantiation, unit.instantiate):
+        yield each.function
+        for text in each.constants.values():
+            yield from (node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+
+
+def _import(finder: _Finder, unit: TranslationUnit, names: frozenset[str]) -> ModuleType:
+    reason = ""
+    if names:
+        part = Slice(finder.contents, unit.name, names, _public_names)
+        reason = f"no statement defines {part.unresolved[0]}" if part.unresolved else ""
+        if not reason:
+            try:
+                return finder.load(unit.name, part)
+            except (CompilationError, MissingImportError):
+                raise
+            except Exception as error:  # the slice may lack a statement that has an effect on others
+                reason = _describe(error, unit)
+            finder.unload()
+    try:
+        return finder.load(unit.name)
+    except ModuleNotFoundError as error:
+        place, line = next(_own_places(error, unit), (unit.name, 1))
+        if f"{error.name}".partition(".")[0] in finder.paths:
+            raise
+        missing = MissingImportError(f"{place}:{line}", f"{error.name}", error)
+        if reason:
+            missing.problem += f"; its kernels alone cannot be imported: {reason}"
+        raise missing from None
+
+
+def _public_names(module: str) -> Container[str]:
+    try:
+        attributes = vars(importlib.import_module(module))
+    except ImportError:
+        return ()
+    public: Container[str] = attributes.get("__all__") or [n for n in attributes if not n.startswith("_")]
+    return public
+
+
+class _Finder(MetaPathFinder, InspectLoader):
+    """Finds and executes the files of a unit, and undoes what that changes."""
+
+    def __init__(self, unit: TranslationUnit) -> None:
+        self.contents = {**unit.headers, unit.name: unit.source}
+        self.paths = modules_of(self.contents)
+        self._part: Slice | None = None
+        self._earlier: dict[str, ModuleType] = {}
+
+    def install(self) -> Callable[[], None]:
+        """Hide modules with names of the unit's; return a function that restores them."""
+        self._earlier = {name: module for name, module in sys.modules.items() if self._owns(name)}
+        self.unload()
+        restore_attributes = _remember_attributes()
+        sys.meta_path.insert(0, self)
+
+        def undo() -> None:
+            sys.meta_path.remove(self)
+            self.unload()
+            sys.modules.update(self._earlier)
+            restore_attributes()
+
+        return undo
+
+    def unload(self) -> None:
+        for name in [name for name in sys.modules if self._owns(name)]:
+            del sys.modules[name]
+
+    def load(self, path: str, part: Slice | None = None) -> ModuleType:
+        """Import the file `path`, and in it only `part` if that is given."""
+        self._part = part
+        name = next(name for name, each in self.paths.items() if each == path)
+        module = importlib.import_module(name)
+        if getattr(module.__spec__, "loader", None) is not self:
+            raise CompilationError(f"another module is called {name}, too", remedy="rename the source")
+        return module
+
+    def _owns(self, name: str) -> bool:
+        top, *others = name.split(".")
+        return name in self.paths and bool(others) if top in _PROTECTED else top in self.paths
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        if name not in self.paths or not self._owns(name):
+            return None
+        file = self.paths[name]
+        if not file:
+            return ModuleSpec(name, None, is_package=True)
+        package = file.endswith("/__init__.py")
+        # No file is there.
+        spec = ModuleSpec(name, self, origin=f"{_nowhere()}/{file}", is_package=package)
+        spec.has_location = True
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = ModuleType(spec.name)
+        vars(module)[MISSING] = partial(_Missing, self.paths[spec.name])
+        names = self._part.in_annotations(spec.name) if self._part else ()
+        vars(module).update({name: _annotation(name) for name in names})
+        return module
+
+    def get_source(self, fullname: str) -> str:
+        return decode_source(self.contents[self.paths[fullname]])
+
+    def get_code(self, fullname: str) -> CodeType:
+        path, text = self.paths[fullname], self.get_source(fullname)
+        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
+        tree = self._part.tree(fullname) if self._part else ast.parse(self.contents[path], path)
+        code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+        return code
+
+
+def _remember_attributes() -> Callable[[], None]:
+    """Return a function that restores the attributes of the modules of front-ends."""
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in _FRONT_ENDS]
+    earlier = [(vars(module), {**vars(module)}) for module in modules]
+
+    def restore() -> None:
+        for now, attributes in earlier:
+            for name in now.keys() - attributes.keys():
+                if not isinstance(now[name], ModuleType):  # imported since then
+                    del now[name]
+            now.update(attributes)
+
+    return restore
+
+
+class _Missing:
+    """Stands for a name whose import failed. Any use raises :class:`MissingImportError`."""
+
+    def __init__(self, path: str, line: int, module: str) -> None:
+        error = cast("ImportError", sys.exc_info()[1])
+        vars(self)["error"] = MissingImportError(f"{path}:{line}", module, error)
+
+    def _fail(self, *_: object, **__: object) -> NoReturn:
+        raise vars(self)["error"]
+
+    __getattr__ = __setattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __mro_entries__ = _fail
+
+
+def _annotation(name: str) -> ModuleType:
+    """Return a stand-in with any attributes for `name` in annotations. Triton accepts only modules."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    module = ModuleType(name)
+    vars(module)["__getattr__"] = _annotation
     return module
 
 
@@ -64,40 +220,20 @@ def scratch_directory() -> str:
     return directory
 
 
-def _forget() -> None:
-    """Forget the modules of other units, which may have the same names."""
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(tuple(_directories)):
-            del sys.modules[name]
-    _imported.clear()
+_nowhere = cache(scratch_directory)
 
 
-class _Loader(SourceFileLoader):
-    """Compiles a file under its name in the project, under which messages also show its lines."""
-
-    def source_to_code(self, data: bytes, path: str, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
-        name = next(path.removeprefix(each) for each in _directories if path.startswith(each))
-        code = super().source_to_code(data, name, _optimize=_optimize)
-        linecache.cache[name] = len(data), None, decode_source(data).splitlines(keepends=True), name
-        return code
-
-    def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0o666) -> None:
-        """Write no bytecode: code that is read from it has the path of the file itself."""
-
-
-def _find(path: str) -> FileFinder:
-    """Find modules in the directories of sources; an entry of ``sys.path_hooks``."""
-    if not f"{path}/".startswith(tuple(_directories)):
-        raise ImportError(path)
-    return FileFinder(path, (_Loader, [".py"]))
+def _own_places(error: BaseException, unit: TranslationUnit) -> Iterator[tuple[str, int | None]]:
+    """Yield the lines of the project that `error` passed, the last one first."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in (unit.name, *unit.headers):
+            yield frame.filename, frame.lineno
 
 
 def _describe(error: BaseException, unit: TranslationUnit) -> str:
     """Return the exception's message and the project line that raised it."""
-    names = unit.name, *unit.headers
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
-    if isinstance(error, SyntaxError) and error.filename in names:
+    if isinstance(error, SyntaxError) and error.filename in (unit.name, *unit.headers):
         return f"{error.msg} (line {error.lineno})"
-    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    place = "".join(f" ({file}, line {line})" for file, line in [*_own_places(error, unit)][:1])
     said = "".join(traceback.format_exception_only(error)).strip()
     return f"{said}{place}"

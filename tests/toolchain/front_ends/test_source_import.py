@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -52,20 +52,19 @@ def test_a_source_that_cannot_be_imported_is_an_error(text: str) -> None:
 def test_what_a_source_changes_of_the_process_is_restored() -> None:
     state = Path.cwd(), dict(os.environ), [*sys.path], sys.stdout, sys.getrecursionlimit()
     text = """
-import os, sys
-from pathlib import Path
-os.chdir(Path(__file__).parent)
+import os, sys, tempfile
+os.chdir(tempfile.gettempdir())
 os.environ["CUDA_EXT_A_SOURCE"] = "1"
 del os.environ["PATH"]
 sys.path.clear()
-sys.path = sys.path_hooks = sys.stdout = os.environ = None
+sys.path = sys.path_hooks = sys.meta_path = sys.stdout = os.environ = None
 sys.setrecursionlimit(200)
 """
-    for changes in (text, f"{text}raise ValueError"):
-        with suppress(CompilationError):
+    for changes, failure in ((text, nullcontext()), (f"{text}raise ValueError", suppress(CompilationError))):
+        with failure:
             import_source(unit(changes))
         assert state == (Path.cwd(), dict(os.environ), sys.path, sys.stdout, sys.getrecursionlimit())
-        assert None not in sys.path_hooks
+        assert None not in (sys.path_hooks, sys.meta_path)
 
 
 def test_a_source_is_not_taken_for_another_module() -> None:

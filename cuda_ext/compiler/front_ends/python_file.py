@@ -1,0 +1,97 @@
+"""A Python file of a project as statements, by the names that these bind and change."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from cuda_ext.compiler.front_ends.python_functions import imported_names
+from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners
+
+
+class Statement(NamedTuple):
+    """A statement of a module, or one in the ``if`` statements `guards` of it."""
+
+    node: ast.stmt
+    guards: tuple[ast.If, ...]
+
+
+class PythonFile:
+    """The module `module` in the file `path`, which is empty for a directory without ``__init__.py``.
+
+    ``binders`` are the statements that bind each name; ``import *`` binds ``*``. ``assigning`` are those that
+    assign its attributes or items, and ``calling`` those that call a method of it, or a function with it.
+    Raises :class:`SyntaxError` or :class:`ValueError` if `source` is no Python.
+    """
+
+    def __init__(self, module: str, path: str, source: bytes) -> None:
+        self.module, self.path = module, path
+        self.is_package = not path or path.endswith("__init__.py")
+        self.tree = ast.parse(source, path or module)
+        self.binders: dict[str, list[Statement]] = defaultdict(list)
+        self.assigning: dict[str, list[Statement]] = defaultdict(list)
+        self.calling: dict[str, list[Statement]] = defaultdict(list)
+        for statement in _statements(self.tree.body):
+            for table, names in (
+                (self.binders, bound_names),
+                (self.assigning, assigned_owners),
+                (self.calling, called_owners),
+            ):
+                for name in dict.fromkeys(names(statement.node)):
+                    table[name].append(statement)
+
+    @cached_property
+    def imported(self) -> dict[str, str]:
+        """The names that its imports define, and their full names."""
+        return imported_names(self.tree)
+
+    @cached_property
+    def exported(self) -> tuple[str, ...] | None:
+        """The names that ``import *`` imports, if ``__all__`` lists them."""
+        for node, _ in self.binders.get("__all__", ()):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
+                return tuple(str(each.value) for each in node.value.elts if isinstance(each, ast.Constant))
+        return None
+
+    def stars(self) -> Iterator[tuple[Statement, ast.ImportFrom]]:
+        """Yield the statements ``from module import *``."""
+        for statement in self.binders.get("*", ()):
+            if isinstance(statement.node, ast.ImportFrom):
+                yield statement, statement.node
+
+    def base_of(self, node: ast.ImportFrom) -> str:
+        """Return the absolute name of the module from which `node` imports."""
+        if not node.level:
+            return node.module or ""
+        parts = self.module.split(".")
+        parts = parts[: max(0, len(parts) - node.level + self.is_package)]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _statements(body: Sequence[ast.stmt], guards: tuple[ast.If, ...] = ()) -> Iterator[Statement]:
+    for node in body:
+        if not isinstance(node, ast.If):
+            yield Statement(node, guards)
+            continue
+        if not re.match(r"__name__ ==|(\w+\.)?TYPE_CHECKING", ast.unparse(node.test)):
+            yield from _statements(node.body, (*guards, node))
+        yield from _statements(node.orelse, (*guards, node))
+
+
+def modules_of(paths: Iterable[str]) -> dict[str, str]:
+    """Return the files of modules by names, for a search in the project's directory and ``src``.
+
+    Directories are packages, too. Their path is empty.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(paths, key=lambda path: not path.startswith("src/")):
+        for below in dict.fromkeys((path.removeprefix("src/"), path)):
+            found.setdefault(re.sub(r"(/__init__)?\.py$", "", below).replace("/", "."), path)
+    for name in [*found]:
+        while name := name.rpartition(".")[0]:
+            found.setdefault(name, "")
+    return found

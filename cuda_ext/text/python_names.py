@@ -1,0 +1,145 @@
+"""Names in Python statements: what they bind, read and change."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+# A name, and the attributes behind it.
+Chain: TypeAlias = tuple[str, ...]
+
+
+def nodes_of_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield `node` and the nodes in it, in order, without the bodies of functions and classes.
+
+    Variables of comprehensions are left out, too.
+    """
+    yield node
+    if isinstance(node, ast.comprehension):
+        inner: Iterable[ast.AST] = (node.iter, *node.ifs)
+    else:
+        inner = () if isinstance(node, Function | ast.ClassDef) else ast.iter_child_nodes(node)
+    for child in inner:
+        yield from nodes_of_scope(child)
+
+
+def bound_names(statement: ast.AST) -> Iterator[str]:
+    """Yield the names that `statement` binds or deletes; ``*`` for ``import *``."""
+    for node in nodes_of_scope(statement):
+        match node:
+            case ast.Name(name, ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.alias(name, alias):
+                yield alias or name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(str(name)):
+                yield name
+
+
+def assigned_owners(statement: ast.AST) -> Iterator[str]:
+    """Yield the names whose attributes or items `statement` assigns or deletes."""
+    for node in nodes_of_scope(statement):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield from _owner(node)
+
+
+def called_owners(statement: ast.AST) -> Iterator[str]:
+    """Yield the names that calls in `statement` may change, since nothing takes what these return.
+
+    They are the owner of the method and the arguments.
+    """
+    for node in nodes_of_scope(statement):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            for each in (call.func, *call.args, *(keyword.value for keyword in call.keywords)):
+                yield from _owner(each)
+
+
+def _owner(node: ast.expr) -> Iterator[str]:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+def read_chains(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[Chain]:
+    """Yield the names outside of `local` that `node` reads, each with the attributes behind it.
+
+    The bodies of functions and classes count.
+    """
+    match node:
+        case ast.Name() | ast.Attribute() if names := _spelled(node):
+            if names[0] not in local:
+                yield names
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            for part in parts_outside(node):
+                yield from read_chains(part, local)
+            yield from _read_inside(node, local)
+        case ast.ClassDef():
+            yield from _read_class(node, local)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            inner = local.union(*(bound_names(each.target) for each in node.generators))
+            for child in ast.iter_child_nodes(node):
+                yield from read_chains(child, inner)
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from read_chains(child, local)
+
+
+def _spelled(node: ast.expr) -> Chain:
+    """Return ``a.b.c`` as its names; empty for another expression."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if not isinstance(node, ast.Attribute):
+        return ()
+    before = _spelled(node.value)
+    return (*before, node.attr) if before else ()
+
+
+def parts_outside(function: Function) -> Iterator[ast.expr]:
+    """Yield what runs when `function` is defined: decorators, defaults and annotations."""
+    arguments = function.args
+    yield from arguments.defaults
+    yield from (default for default in arguments.kw_defaults if default)
+    if not isinstance(function, ast.Lambda):
+        yield from function.decorator_list
+        yield from (each.annotation for each in parameters_of(arguments) if each.annotation)
+        yield from [function.returns] if function.returns else []
+
+
+def parameters_of(arguments: ast.arguments) -> Iterator[ast.arg]:
+    """Yield all parameters, ``*args`` and ``**kwargs`` too."""
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (each for each in (arguments.vararg, arguments.kwarg) if each)
+
+
+def _read_inside(function: Function, local: frozenset[str]) -> Iterator[Chain]:
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    declared = {
+        name
+        for node in body
+        for each in ast.walk(node)
+        if isinstance(each, ast.Global)
+        for name in each.names
+    }
+    own = {each.arg for each in parameters_of(function.args)}.union(*map(bound_names, body)) - declared
+    for node in body:
+        yield from read_chains(node, local | own)
+
+
+def _read_class(node: ast.ClassDef, local: frozenset[str]) -> Iterator[Chain]:
+    """Names of a class are visible in its statements, and not in its methods."""
+    for outside in (*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list):
+        yield from read_chains(outside, local)
+    own = local.union(*map(bound_names, node.body))
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from chain.from_iterable(read_chains(part, own) for part in parts_outside(statement))
+            yield from _read_inside(statement, local)
+        else:
+            yield from read_chains(statement, own)

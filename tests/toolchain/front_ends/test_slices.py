@@ -1,0 +1,177 @@
+"""Kernels of Triton in files that import absent packages: their slice, and the whole import, are the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.toolchain.front_ends.source_import import forget_sources, import_source
+
+triton = pytest.importorskip("triton", reason="Triton runs under Linux only")
+
+# A package that can do anything, and a library around kernels in the manner of public ones.
+ABSENT = """
+class Anything:
+    def __init__(self, *_, **__): pass
+    def __call__(self, *arguments, **__): return arguments[0] if arguments else self
+    def __getattr__(self, name): return self
+    def __bool__(self): return True
+class Tensor: pass
+def __getattr__(name): return Anything()
+"""
+FILES = {
+    "lib/__init__.py": "import absent\nfrom .ops import everything\nVERSION = absent.version()\n",
+    "lib/ops/__init__.py": """
+        from absent import nn
+        from .base import *
+        from . import acts as m
+        __all__ = ["double"]
+        def everything(): pass
+        """,
+    "lib/ops/base.py": """
+        import absent, os
+        import triton
+        import triton.language as tl
+        from triton.language import *
+        LIMIT: tl.constexpr = tl.constexpr(4)
+        TABLE = [1, 2]
+        TABLE.append(7)
+        if absent.cuda.is_available():
+            CONFIGS = absent.configs()
+        if hasattr(tl, "exp2"):
+            power = tl.exp2
+        else:
+            power = absent.exp2
+        try:
+            from absent import quick as half
+        except ImportError:
+            half = tl.constexpr(0.5)
+        half = tl.constexpr(0.5)
+
+        @triton.jit
+        def double(x: absent.Tensor, by: tl.constexpr = 2) -> absent.Tensor:
+            return x * by
+
+        def up(n: absent.Size) -> int:
+            import math
+            return absent.up(n) if n < 0 else math.ceil(n)
+
+        class Host(absent.nn.Module):
+            pass
+        """,
+    "lib/ops/acts.py": """
+        from __future__ import annotations
+        import triton.language as tl
+        import triton
+        from absent import wraps
+        from .base import power as raised, half
+        SCALE = tl.constexpr(3)
+
+        @wraps
+        @triton.jit
+        def act(x):
+            return raised(x) * SCALE * half
+
+        @triton.jit
+        def twisted(x):
+            return act(x) + 1
+        """,
+}
+# What kernels store, and the lines before them.
+KERNELS = {
+    "double(tl.load(x), LIMIT)": "from .ops.base import double, LIMIT",
+    "m.act(tl.load(x)) + m.SCALE": "from lib.ops import acts as m",
+    "lib.ops.acts.twisted(tl.load(x))": "import lib.ops.acts",
+    "double(tl.load(x))": "from .ops import *",
+    "exp(tl.load(x)) + LIMIT": "from .ops.base import *",
+    "tl.load(x) + LAST": "from .ops.base import TABLE\nLAST = tl.constexpr(TABLE[-1])",
+    "ACT(tl.load(x))": "from .ops.acts import act, twisted",
+    "tl.load(x) + UP": "from .ops.base import up\nUP = tl.constexpr(up(1.5))",
+    "helped(tl.load(x), 3)": "from .ops.base import double\nhelped = triton.jit(double.fn)",
+    "helped(tl.load(x))": "from .branch import helped",
+}
+FILES["lib/branch.py"] = """
+    import triton, absent
+    NEW = [int(part) for part in triton.__version__.split(".")[:1]] >= [3]
+    if NEW:
+        @triton.jit
+        def helped(x):
+            return x + 1
+    else:
+        @triton.jit
+        def helped(x):
+            return x - 1
+"""
+KERNEL = """\
+import absent, triton
+import triton.language as tl
+{imports}
+STAGES = [1, 2] if absent.cuda.get_device_capability() else [4]
+absent.library.define("lib::k")
+
+@absent.libentry(
+    key=["B"],
+)
+@triton.autotune(configs=[triton.Config({{"B": 1}}, num_stages=s) for s in STAGES], key=[])
+@triton.heuristics({{"EVEN": lambda args: absent.is_even(args)}})
+@triton.jit
+def kernel(out: absent.Tensor, x, ACT: tl.constexpr, B: tl.constexpr):
+    value = {value}
+    tl.store(out, value)
+
+@absent.no_grad()
+def host(x: absent.Tensor) -> absent.Tensor:
+    return kernel[(1,)](x, ACT=None, B=1)
+"""
+
+
+def unit_of(value: str, lines: str) -> TranslationUnit:
+    source = KERNEL.format(imports=lines, value=value).encode()
+    files = {name: dedent(content).encode() for name, content in FILES.items()}
+    constant = "ACT=twisted" if "ACT" in value else "ACT=0"
+    text = f"kernel(out: *fp32, x: *fp32, {constant}, B=1)"
+    return TranslationUnit("lib/k.py", source, "triton", files, instantiate=(text,))
+
+
+def compile_kernel(module: ModuleType) -> dict[str, Any]:
+    """What Triton makes of the kernel, its lines included."""
+    kernel = module.kernel
+    while not isinstance(kernel, triton.JITFunction):
+        kernel = kernel.fn
+    constants = {(2,): getattr(module, "twisted", 0), (3,): 1}
+    signature = {"out": "*fp32", "x": "*fp32", "ACT": "constexpr", "B": "constexpr"}
+    source = triton.compiler.ASTSource(kernel, signature, constants)
+    compiled = triton.compile(source, target=triton.backends.compiler.GPUTarget("cuda", 90, 32))
+    return {kind: compiled.asm[kind] for kind in ("source", "ttir", "ptx", "cubin")}
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A function that installs the package that the library imports."""
+    for name, value in {"DEFAULT_FP_FUSION": "1", "ALWAYS_COMPILE": "1", "CACHE_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(f"TRITON_{name}", value)
+
+    def install() -> None:
+        (tmp_path / "absent.py").write_text(ABSENT)
+        monkeypatch.syspath_prepend(tmp_path)
+
+    yield install
+    forget_sources()
+    sys.modules.pop("absent", None)
+
+
+@pytest.mark.parametrize("value", KERNELS)
+def test_a_slice_compiles_to_the_same_as_the_whole_import(value: str, install: Callable[[], None]) -> None:
+    unit = unit_of(value, KERNELS[value])
+    without = compile_kernel(import_source(unit))
+    install()
+    whole = import_source(unit.replace(instantiate=()))
+    assert "absent" in sys.modules
+    assert compile_kernel(whole) == without
