@@ -105,6 +105,7 @@ class Kernel(NamedTuple):
     for, as Python spells them, or template arguments by the names of their parameters: types as in C++,
     enumerators as ``(Mode)1``. A call may give them by name to choose the kernel, or at their positions in
     ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
+    ``options`` are those of the front-end, such as ``num_warps``, which a call may repeat.
     """
 
     expression: str
@@ -115,6 +116,7 @@ class Kernel(NamedTuple):
     constants: Mapping[str, str] = {}
     configuration: Mapping[str, str] = {}
     order: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
 
     def __hash__(self) -> int:
         return hash((self.expression, self.parameters))  # a mapping has no hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, Unpack
 
@@ -11,7 +11,8 @@ from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.facts import kernels
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
-from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
+from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid
+from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch, GridLaunch
 
 # The careful launcher and its modules are imported only when needed.
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Kernel(FastLaunch):
 
     Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
     number of blocks and `block` the number of threads in a block, each in up to three dimensions. `grid` may
-    be a function of a mapping with the arguments and constants by name. `threads` is the
+    be a function of a mapping with the arguments and constants by name. If the image fixes all else, as those
+    of Triton do, brackets may have the grid: ``kernel[grid](x)``. `threads` is the
     total number of threads instead: it is divided into blocks of the size with the highest occupancy, or of
     the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
     blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
@@ -108,11 +110,11 @@ class Kernel(FastLaunch):
             flatten_tuples,
             is_meant,
             name_arguments,
-            refuse_compiled_options,
+            option_names,
         )
 
-        if self._is_fixed:
-            refuse_compiled_options([self._kernel], keywords)
+        if self._is_fixed and (compiled := option_names(self._kernel) & keywords.keys()):
+            return self(*arguments, **self._without_options(compiled, arguments, keywords))
         if flat := flatten_tuples([self._kernel], arguments, keywords):
             return self(*flat[0], **flat[1])
         if by_name := name_arguments([self._kernel], arguments, keywords):
@@ -139,6 +141,21 @@ class Kernel(FastLaunch):
             grid = self._launcher.evaluate_grid(options.grid, arguments, named, options)
             return self(*arguments, **{**keywords, "grid": grid})
         return self._launch(arguments, named, options)
+
+    def _without_options(
+        self, names: Set[str], arguments: Sequence[object], keywords: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Check the options of the front-end called `names`, and return the other `keywords`."""
+        from cuda_ext.runtime.launch.configuration import LaunchOptions
+        from cuda_ext.runtime.launch.python_arguments import check_options
+
+        kept = {name: value for name, value in keywords.items() if name not in names}
+        kernel = self._kernel
+        if self._candidates and not names <= kernel.options.keys():  # their options differ
+            options, named = LaunchOptions.split(kept)
+            kernel, _ = self._launcher.find_kernel(arguments, named, options)
+        check_options(kernel, {name: value for name, value in keywords.items() if name in names})
+        return kept
 
     def _prepare(self, arguments: Iterable[object]) -> bool:
         """Load the kernel for a first launch in C, which saves the import of the careful launcher.
@@ -182,9 +199,12 @@ class Kernel(FastLaunch):
     else:
         __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
 
-        def __getitem__(self, launch: Any, /) -> Any:
+        def __select_carefully__(self, launch: Any, /) -> Any:
             if isinstance(launch, str):
                 raise ArgumentError(f"{self.expression} is not a template")
+            if self._is_fixed and is_grid(launch):
+                self.__takes_grid__ = True  # C takes the next one
+                return GridLaunch(self, launch)
             raise ArgumentError(
                 f"{self.expression} takes no launch configuration in brackets",
                 remedy=advise_keywords(launch, self._is_fixed),
@@ -299,17 +319,6 @@ class Kernel(FastLaunch):
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
-
-
-def advise_keywords(launch: object, is_fixed: bool) -> str:
-    """Suggest keywords for `launch`, the brackets of Triton and Numba: ``k[grid](x)``, ``k[1, 256](x)``.
-
-    If the image of the kernel `is_fixed`, all of `launch` is the grid, as in Triton.
-    """
-    grid, *block = launch if isinstance(launch, tuple) and launch and not is_fixed else (launch,)
-    extents = getattr(grid, "__name__", repr(grid)).replace("<lambda>", "lambda named: ...")
-    keywords = f"grid={extents}" if is_fixed else f"grid={extents}, block={block[0] if block else '...'}"
-    return f"give the launch as keywords of the call, {keywords}"
 
 
 def _device(ordinal: SupportsIndex | None) -> Device:

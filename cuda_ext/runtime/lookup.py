@@ -16,8 +16,9 @@ from cuda_ext.errors import (
     join_names,
 )
 from cuda_ext.runtime.driver.driver import open_driver
-from cuda_ext.runtime.kernel import Kernel, advise_keywords
-from cuda_ext.runtime.launch.fast_launch import Overloads
+from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid, is_launch, takes_numbers
+from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.launch.fast_launch import GridLaunch, Overloads
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
@@ -125,10 +126,11 @@ class KernelTemplate(Overloads, Namespace):
         self.__choose_by__(index.constants, index.order, index.fewest)
         return index
 
-    def __getitem__(self, arguments: TemplateArguments, /) -> Any:
+    def __select_carefully__(self, arguments: TemplateArguments, /) -> Any:
         """Return the instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
-        For overloaded kernels, ``"(int, float*)"`` selects the kernel with these parameters.
+        For overloaded kernels, ``"(int, float*)"`` selects the kernel with these parameters. If images fix
+        the launches, numbers that are no template arguments are a grid, and so is a function.
         """
         # True and 1 are equal in Python, but different template arguments.
         key = arguments if isinstance(arguments, str) else (arguments, *map(type, _each(arguments)))
@@ -136,10 +138,14 @@ class KernelTemplate(Overloads, Namespace):
             return self.__items__[key]
         except (KeyError, TypeError):  # not looked up before, or not template arguments
             pass
+        is_text = isinstance(arguments, str)
+        if not is_text and is_grid(arguments) and is_launch(arguments, self.__names__) and self.__is_fixed__:
+            self.__takes_grid__ = not takes_numbers(self.__names__)  # C takes the next one
+            return GridLaunch(self, arguments)
         try:
             kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
         except (KernelNotFoundError, TypeError):
-            if _is_launch(self, arguments):
+            if is_launch(arguments, self.__names__):
                 raise KernelNotFoundError(
                     "brackets choose a kernel by its template arguments",
                     where=self.__qualified__,
@@ -215,12 +221,9 @@ class KernelTemplate(Overloads, Namespace):
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
             name_arguments,
-            refuse_compiled_options,
         )
 
         index = self.__overloads__
-        if self.__is_fixed__:
-            refuse_compiled_options(index.shapes, keywords)
         if flat := flatten_tuples(index.shapes, arguments, keywords):
             return self(*flat[0], **flat[1])
         # If constants are given by position, name each argument as the function names it.
@@ -262,15 +265,6 @@ def _expression(template: KernelTemplate, arguments: TemplateArguments) -> str:
 
 def _each(arguments: TemplateArguments) -> tuple[str | int, ...]:
     return arguments if isinstance(arguments, tuple) else (arguments,)
-
-
-def _is_launch(template: KernelTemplate, arguments: object) -> bool:
-    """Return True if the brackets can only be a grid: a function, tuples, or numbers instead of types."""
-    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
-    if not isinstance(first, int):
-        return isinstance(first, tuple) or (callable(first) and not isinstance(first, type))
-    built = [name.partition("<")[2].lstrip("-") for name in template.__names__]
-    return bool(built) and not any(each[:1].isdigit() for each in built)
 
 
 def _spell(argument: str | int) -> str:

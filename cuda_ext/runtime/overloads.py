@@ -23,6 +23,7 @@ from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, mak
 from cuda_ext.runtime.launch.configuration import OPTIONS
 from cuda_ext.runtime.launch.python_arguments import (
     is_meant,
+    option_names,
     plain_value,
     spelled_constants,
     values_of_constant,
@@ -73,6 +74,8 @@ class OverloadIndex:
             shape.add(kernel.parameters, bit)
         self._shapes = [*shapes.values()]
         self.shapes = [shape.kernel for shape in self._shapes]
+        # Options of a front-end, which choose no kernel.
+        self._options = OPTIONS.union(*(option_names(kernel) for kernel in self.shapes if kernel.options))
         self.fewest = min(len(kernel.parameters) for kernel in kernels)
         orders = {kernel.order for kernel in kernels if kernel.order}
         self._is_one_order = len(orders) <= 1
@@ -90,7 +93,7 @@ class OverloadIndex:
         Raises :class:`ArgumentError` if no kernel fits, or if several fit and none is at least as good as all
         others in each argument.
         """
-        named = {name: value for name, value in keywords.items() if name not in OPTIONS}
+        named = {name: value for name, value in keywords.items() if name not in self._options}
         wanted = {name: value for name, value in named.items() if name in self._with}
         candidates = self._choose_by_constants(wanted)
         # For each argument, the kernels that it fits exactly, and all kernels that it fits.
@@ -115,6 +118,8 @@ class OverloadIndex:
             best &= exactly & fits or best
         if not candidates:
             raise self._not_built(wanted, best or self._all)
+        for name, value in wanted.items() if best & (best - 1) else ():
+            best = best & self._that_have(name, value) or best  # rather than a parameter of any value
         if best and not best & (best - 1):
             return self._kernels[best.bit_length() - 1]
         raise self._refuse(arguments, named, fits, matching, accepting)

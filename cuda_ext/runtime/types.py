@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Any,
-    NotRequired,
     Protocol,
     SupportsComplex,
     SupportsFloat,
@@ -18,6 +17,7 @@ from cuda_ext.runtime.arrays.device_memory import DeviceArray
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.configuration import Dim, GridFunction
+from cuda_ext.runtime.launch.fast_launch import GridLaunch
 from cuda_ext.runtime.launch.streams import Stream
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
 from cuda_ext.runtime.module import KernelModule
@@ -32,6 +32,9 @@ __all__ = [
     "Complex",
     "ConstPointer",
     "FixedLaunch",
+    "Grid",
+    "GridKeywords",
+    "GridLaunch",
     "Half",
     "Kernel",
     "KernelModule",
@@ -66,6 +69,7 @@ Pointer: TypeAlias = ConstPointer | Out
 Structure: TypeAlias = "Buffer"
 Half: TypeAlias = "SupportsFloat | Buffer"
 Complex: TypeAlias = "complex | SupportsComplex | SupportsFloat | Buffer"
+Grid: TypeAlias = Dim | GridFunction
 TensorMap: TypeAlias = "_CUtensorMap | _TensorMapDescriptor | Buffer"
 
 
@@ -84,10 +88,19 @@ class Launch(TypedDict, total=False):
     wait: bool
 
 
-class FixedLaunch(TypedDict):
+class GridKeywords(TypedDict, total=False):
+    """The keywords of a launch whose image and grid are fixed: options of Triton repeat what was compiled."""
+
+    stream: Stream | None
+    like: DeviceArray | None
+    wait: bool
+    num_warps: SupportsIndex
+    num_stages: SupportsIndex
+    num_ctas: SupportsIndex
+    maxnreg: SupportsIndex | None
+
+
+class FixedLaunch(GridKeywords):
     """The keywords of a launch whose image fixes everything else."""
 
     grid: Dim | GridFunction
-    stream: NotRequired[Stream | None]
-    like: NotRequired[DeviceArray | None]
-    wait: NotRequired[bool]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError, DriverError
@@ -135,7 +137,8 @@ class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: facts.Variants) -> None:
-        kernel = candidates[-1].kernel._replace(expression=variants.name)
+        common = reduce(and_, (each.kernel.options.items() for each in candidates))
+        kernel = candidates[-1].kernel._replace(expression=variants.name, options=dict(sorted(common)))
         is_fixed = any(each.is_fixed for each in candidates)
         super().__init__(kernel, self._raise_ambiguous, is_fixed, candidates[-1].structures)
         self.variants = variants

@@ -19,6 +19,7 @@ from bench.tables import format_spread
 
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.facts.manifest import Manifest
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.module import library_of, module_from
@@ -108,7 +109,8 @@ def measure(directory: Path, rounds: int, batch: int) -> dict[str, Any]:
     typed: Any = importlib.import_module("bench_large.many")
     constant = _with_constants(typed)
     first = dict(_first_choices(constant))
-    samples = measure_groups((_launches,), (typed, constant), directory, rounds, batch)
+    modules = typed, constant, _with_fixed_launches(constant)
+    samples = measure_groups((_launches,), modules, directory, rounds, batch)
     return {**summarise(samples, rounds, batch), "first": first, "cold": _cold_starts(package)}
 
 
@@ -140,6 +142,19 @@ def _with_constants(typed: Any) -> Any:
     return module_from(manifest._replace(kernels=tuple(kernels)), library.read)
 
 
+def _with_fixed_launches(constant: Any) -> Any:
+    """Describe the same images as those of Triton, which fix all of a launch but the grid."""
+    library = library_of(constant)
+    manifest: Manifest = library.manifest
+    kernels = tuple(each._replace(options={"num_warps": "1"}) for each in manifest.kernels)
+    launches = {kernel.expression: FixedLaunch((32,)) for kernel in kernels}
+    units = tuple(
+        unit._replace(images=tuple(image._replace(launches=launches) for image in unit.images))
+        for unit in manifest.units
+    )
+    return module_from(manifest._replace(kernels=kernels, units=units), library.read)
+
+
 def _arrays() -> dict[str, Any]:
     import torch
 
@@ -168,10 +183,10 @@ def _first_choices(constant: Any) -> Iterator[tuple[str, str]]:
         yield name, format_spread(taken, 1)
 
 
-def _launches(modules: tuple[Any, Any], directory: Path) -> Iterator[tuple[str, Batch]]:
+def _launches(modules: tuple[Any, Any, Any], directory: Path) -> Iterator[tuple[str, Batch]]:
     import torch
 
-    typed, constant = modules
+    typed, constant, fixed = modules
     arrays, others = _arrays(), _arrays()
     x, y = arrays["float"], others["double"]
     one = typed.many["float, double, 128"]
@@ -181,12 +196,16 @@ def _launches(modules: tuple[Any, Any], directory: Path) -> Iterator[tuple[str, 
     compiled = CLaunch(directory)
     function = one._load(open_driver().device(0)).function
     yield "C, 4 arguments", lambda times: compiled.seconds(function, stream, values, times)
-    names = {"typed": typed, "constant": constant, "x": x, "y": y, "N": N}
+    names = {"typed": typed, "constant": constant, "fixed": fixed, "x": x, "y": y, "N": N}
     for title, call in {
         "by constants by name": "constant.many(N, 2.0, x, y, BLOCK=128, grid=1, block=32)",
         "by constants by position": "constant.many(N, 128, 2.0, x, y, grid=1, block=32)",
         "chosen each time": "typed.many.choose(T=x.dtype, U=y.dtype, BLOCK=128)"
         "(N, 2.0, x, y, grid=1, block=32)",
+        "in Triton's syntax": "fixed.many[(1,)](N, x=x, y=y, a=2.0, BLOCK=128, num_warps=1)",
+        "in Triton's syntax, constants by position": "fixed.many[1](N, 128, 2.0, x, y)",
+        "in Triton's syntax, grid from a function": "fixed.many[lambda meta: "
+        "(-(-32 // meta['BLOCK']),)](N, x=x, y=y, a=2.0, BLOCK=128)",
         "by dtypes": "dtypes.many(N, 2.0, x, y, grid=1, block=32)",
         "looked up each time": 'typed.many["float, double, 128"](N, 2.0, x, y, grid=1, block=32)',
         "looked up each time, in two brackets": 'typed.many["float", "double", 128]'

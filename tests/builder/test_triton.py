@@ -76,6 +76,7 @@ instantiate = [
 """
 TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
 ONE = TEXT.format(T="fp32", B=128)
+SIGNATURE = "scale<fp32, BLOCK=128>(float* out, const float* x, int n, float factor)"
 FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), "p/__init__.py": ""}
 
 
@@ -110,13 +111,11 @@ def test_a_function_is_launched_as_in_triton(
     caught(lambda: kernels.scale["fp64, BLOCK=64"])
     caught(lambda: kernels.scale["fp32"])
     caught(lambda: kernels.scale["fp32", 128])
-    caught(lambda: kernels.scale[(4,)])
     caught(kernels.scale, y, x, 60, 2.0, grid=3, num_warps=4)
     caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, grid=3, num_warps=4)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
-    signature = "(float* out, const float* x, int n, float factor)"
-    assert done.output[0] == f"scale<fp32, BLOCK=128>{signature}"
+    assert done.output[0] == SIGNATURE
     assert done.output[1:] == [
         "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp16, BLOCK=128>; add "
         f'"{TEXT.format(T="fp16", B=256)}" to `instantiate` and build again',
@@ -130,11 +129,9 @@ def test_a_function_is_launched_as_in_triton(
             'scale["fp32, BLOCK=128"]'
             for short in ("fp32", "fp32, 128")
         ),
-        "KernelNotFoundError: scale: brackets choose a kernel by its template arguments; give the launch as "
-        "keywords of the call, grid=(4,)",
         *[
-            "ArgumentError: argument 'num_warps': was fixed when the kernel was compiled; give it in "
-            "`instantiate`, as in num_warps=4"
+            "ArgumentError: argument 'num_warps': scale<fp16, BLOCK=128> was compiled for num_warps=1, not 4"
+            "; give it in `instantiate`, as in num_warps=4"
         ]
         * 2,
     ]
@@ -144,6 +141,72 @@ def test_a_function_is_launched_as_in_triton(
         assert launch.endswith(" 3c000000 00000040 " + " ".join(["0" * 16] * 2))
     # Each dtype has an image for aligned arguments and one for all others.
     assert done.calls.count("cuLibraryLoadData") == 4
+
+
+@pytest.mark.host_compiler
+def test_a_call_of_triton_is_a_call_here(
+    project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
+) -> None:
+    """After the import, not a word of a file with launches changes; repeated calls run no Python."""
+    write_importable(project[1], tmp_path)
+    script = """
+    from tests.fixtures.device_arrays import Exchanged
+    from cuda_ext.runtime.kernel import Kernel
+    from p.kernels import scale
+
+    import functools, numpy as np
+
+    class Array(Exchanged):
+        dtype = "float32"
+
+    x, y, n = Array(np.zeros(60, "f4")), Array(np.zeros(60, "f4")), 60
+    grid = lambda meta: (-(-meta["n"] // (16 * meta["BLOCK"])) + 2,)
+    calls = [
+        lambda: scale[(3,)](y, x, n, 2.0, BLOCK=128, num_warps=1),
+        lambda: scale[3](y, x, n, 2.0, 128, num_stages=3, maxnreg=None, num_ctas=1),
+        lambda: scale[grid](y, x, n, factor=2.0, BLOCK=128),
+        lambda: scale[grid](y, x, n, 2.0),
+        lambda: scale["fp32, BLOCK=128"][(3, 1, 1)](y, x, n, 2.0, num_warps=1),
+        lambda: scale(y, x, n, 2.0, grid=grid, BLOCK=128),
+        lambda: scale.choose(BLOCK=128)[3](y, x, n, 2.0),
+        lambda: scale[functools.partial(grid)](y, x, n, 2.0),
+        lambda: scale[[np.int32(3)]](y, x, n, 2.0),
+    ]
+    for call in calls:
+        call()
+        call()
+    counted = []
+    for of, name in ((Kernel, "launch"), (type(scale), "launch"), (type(scale), "select")):
+        method = getattr(of, f"__{name}_carefully__")
+        count = lambda *a, method=method, name=name, **k: counted.append(name) or method(*a, **k)
+        setattr(of, f"__{name}_carefully__", count)
+    for call in calls:
+        call()
+    print(*counted)
+    caught(scale[(3,)], y, x, n, 2.0, BLOCK=256)
+    caught(scale[(3,)], y, x, n, 2.0, BLOCK=128, num_warps=8)
+    caught(scale[(3,)], y, x, n, 2.0, BLOCK=128, warps=8)
+    try:
+        scale[(3,)](y, x, n, 2.0, grid=4)
+    except TypeError as error:
+        print(error)
+    caught(lambda: scale[(3,), 128])
+    caught(lambda: scale["fp32, BLOCK=128"][None])
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    assert done.output[0] == "select select select launch"  # of a text, a functools.partial, and a list
+    assert done.output[1].startswith("ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp32")
+    assert [line.partition(";")[0] for line in done.output[2:]] == [
+        "ArgumentError: argument 'num_warps': scale<fp32, BLOCK=128> was compiled for num_warps=1, not 8",
+        "ArgumentError: no kernel has a parameter 'warps'",
+        f"<variants {SIGNATURE}: compiled if out % 16 == 0 and x % 16 == 0, and for all arguments> has a "
+        "grid, found another keyword 'grid'",
+        "KernelNotFoundError: scale: brackets choose a kernel by its template arguments",
+        "ArgumentError: scale<fp32, BLOCK=128> takes no launch configuration in brackets",
+    ]
+    assert len(done.launches) == 27
+    for launch in done.launches:
+        assert "scale grid=3,1,1 block=32,1,1 shared=0" in launch
 
 
 def test_what_is_unchanged_is_not_compiled_again(

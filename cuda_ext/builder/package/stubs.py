@@ -14,7 +14,9 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
+from cuda_ext.builder.package.argument_stubs import plain_type
 from cuda_ext.builder.package.constant_stubs import keywords_of, quote, template_arguments
 from cuda_ext.builder.package.structure_stubs import structure_members
 from cuda_ext.builder.package.stub_names import Namespace, gather
@@ -30,13 +32,6 @@ from cuda_ext.formats.spelling import plain_name
 _PRAGMAS = ("# mypy: ignore-errors", "# pyright: basic")
 # The most kernels of a name that have classes of their own, and whose signatures are listed.
 _MOST_CLASSES = 16
-# Structures that are passed as something else than their bytes, too.
-_STRUCTURES = {
-    **dict.fromkeys(("__half", "__nv_bfloat16"), "Half"),
-    **dict.fromkeys(("float2", "double2", "complex<float>", "complex<double>"), "Complex"),
-    **dict.fromkeys(("cuFloatComplex", "cuDoubleComplex"), "Complex"),
-    **dict.fromkeys(("CUtensorMap", "CUtensorMap_st"), "TensorMap"),
-}
 # Names that parameters of a kernel cannot have when they are passed by keyword.
 _RESERVED = frozenset(
     "self grid block threads shared cluster cooperative dependent stream like wait".split()  # noqa: SIM905
@@ -95,6 +90,7 @@ class _Writer:
         self._types = self._unique("_types")
         self._any, self._literal = f"{self._typing}.Any", f"{self._typing}.Literal"
         self._overload = f"@{self._typing}.overload"
+        self._plain_type = partial(plain_type, self._types, self._typing, self._builtins)
         # The classes of kernels by expression, and those that declare calls by what they declare.
         self._known: dict[str, str] = {}
         self._launches: dict[object, str] = {}
@@ -183,16 +179,13 @@ class _Writer:
         # Where brackets are taken twice, the first ones give a template.
         complete = all(item is not None for item, _ in kernels) or first.expression == full
         on_demand = f"{self._types}.Kernel" if complete else self._any
+        calls = self._parameters_of([kernel for _, kernel in kernels])
+        if self._fixes(first):
+            results.append((f"{self._types}.Grid", self._on_grid([parameters for parameters, _ in calls])))
         results.append((f"{self._types}.TemplateArguments", on_demand))
         body = [*inner, *self._select(results)] if len(results) > 1 else [*inner]
         body += self._choices([kernel for _, kernel in kernels])
-        calls: dict[tuple[tuple[str, ...], str], list[Kernel]] = {}
-        for _, kernel in kernels:
-            calls.setdefault((self._parameters(kernel), self._keywords(kernel)), []).append(kernel)
-        for (parameters, keywords), alike in calls.items():
-            body += [self._overload] if len(calls) > 1 else []
-            constants = self._constants(alike, parameters)
-            body += self._method("__call__", [*parameters, *constants, keywords])
+        body += self._calls(calls)
         sources = ", ".join(dict.fromkeys(self._sources[kernel.unit] for _, kernel in kernels))
         signatures = [f"    {kernel.signature}" for _, kernel in kernels[:_MOST_CLASSES]]
         if more := kernels[_MOST_CLASSES:]:
@@ -200,6 +193,31 @@ class _Writer:
         head = [f"The kernels {full} of {sources}.", *self._comment_on(full)]
         doc = [*head, "", "Built ahead::", "", *signatures]
         return self._class(full, f"{self._types}.KernelTemplate", doc, body), doc
+
+    def _parameters_of(self, kernels: Sequence[Kernel]) -> list[tuple[tuple[str, ...], str]]:
+        """Return the parameters of calls of `kernels`, each once, and the keywords of a launch."""
+        alike: dict[tuple[tuple[str, ...], str], list[Kernel]] = {}
+        for kernel in kernels:
+            alike.setdefault((self._parameters(kernel), self._keywords(kernel)), []).append(kernel)
+        return [
+            ((*parameters, *self._constants(each, parameters)), keywords)
+            for (parameters, keywords), each in alike.items()
+        ]
+
+    def _calls(self, calls: Sequence[tuple[tuple[str, ...], str]]) -> list[str]:
+        """Write a call for each of `calls`, parameters and the keywords of a launch."""
+        start = [self._overload] if len(calls) > 1 else []
+        return [
+            line
+            for each, keywords in calls
+            for line in (*start, *self._method("__call__", [*each, keywords]))
+        ]
+
+    def _on_grid(self, calls: Sequence[tuple[str, ...]]) -> str:
+        """Write the class of kernels with a grid in brackets, whose calls have these parameters."""
+        keywords = f"**__launch: {self._typing}.Unpack[{self._types}.GridKeywords]"
+        body = self._calls([(parameters, keywords) for parameters in calls])
+        return self._class("on_grid", f"{self._typing}.Protocol", (), body)
 
     def _structures_called(
         self, full: str, structures: Sequence[Structure]
@@ -278,13 +296,15 @@ class _Writer:
         parameters, keywords = self._parameters(kernel), self._keywords(kernel)
         # Kernels with other values share the class.
         parameters += self._constants([kernel], parameters, is_any=True)
-        key = base, declared, parameters, keywords
+        key, types = (base, declared, parameters, keywords), self._types
         if key not in self._launches:
             number = len(self._launches) + 1
             call = self._method("__call__", parameters)
             bound = self._class(f"bound_{number}", f"{self._typing}.Protocol", (), call)
             body = self._method("__call__", [*parameters, keywords], doc=[declared] if declared else ())
             body += self._method("bind", [keywords], bound)
+            if self._fixes(kernel):
+                body.append(f"def __getitem__(self, grid: {types}.Grid, /) -> {types}.GridLaunch: ...")
             self._launches[key] = self._class(f"launch_{number}", f"{self._types}.{base}", (), body)
         return self._launches[key]
 
@@ -368,24 +388,6 @@ class _Writer:
             members = f"{self._typing}.Mapping[{self._builtins}.str, {self._any}]"
             return f"{own} | {members} | {self._plain_type(parameter)}"
         return self._plain_type(parameter)
-
-    def _plain_type(self, parameter: Parameter) -> str:
-        types = self._types
-        match parameter.kind:
-            case "pointer":
-                return f"{types}.ConstPointer" if parameter.const else f"{types}.Pointer"
-            case "integer" | "unsigned" | "enum":
-                return f"{self._typing}.SupportsIndex"
-            case "float":
-                return f"{self._typing}.SupportsFloat"
-            case "struct" if parameter.element:
-                return f"{types}.Pointer"  # a tensor map is made of an array
-            case "struct":
-                return f"{types}.{_STRUCTURES.get(parameter.type.rpartition('::')[2], 'Structure')}"
-            case "bool":
-                return "bool"
-            case _:
-                return f"{self._builtins}.object"
 
     def _unique(self, name: str) -> str:
         """Return a class name derived from `name`, whatever characters that has."""

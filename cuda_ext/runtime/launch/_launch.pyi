@@ -22,6 +22,7 @@ DTYPES: tuple[str, ...]
 VALUES: dict[int, object]
 
 class Launch:
+    __takes_grid__: bool  # true if brackets of numbers are a grid
     def __new__(
         cls,
         parameters: tuple[Description, ...] | None,
@@ -30,6 +31,7 @@ class Launch:
         hidden: tuple[Hidden, ...] = (),
         constants: tuple[tuple[str, object], ...] = (),
         order: tuple[str, ...] = (),
+        given: dict[str, object] | None = None,
         stream: int | None = None,
         device: int = -1,
         like: object = None,
@@ -77,7 +79,12 @@ class Field:
     def __get__(self, structure: Any, kind: object) -> Any: ...
     def __set__(self, structure: Any, value: object) -> None: ...
 
+class GridLaunch:
+    def __new__(cls, kernel: Launch | Overloads, grid: object) -> Self: ...
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
+
 class Overloads:
+    __takes_grid__: bool
     def __new__(cls, kernels: tuple[Launch, ...], choosing: tuple[str, ...]) -> Self: ...
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
     def choose(self, /, **constants: Any) -> Any: ...

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from cuda_ext.facts.launches import HiddenParameter
     from cuda_ext.runtime.launch import _launch as compiled
     from cuda_ext.runtime.launch._launch import Description, Hidden, Launch
+    from cuda_ext.runtime.launch._launch import GridLaunch as GridLaunch
     from cuda_ext.runtime.launch._launch import Overloads as Overloads
     from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
     from cuda_ext.runtime.launch.launcher import Launched, Launcher
 else:
     try:
         from cuda_ext.runtime.launch import _launch as compiled
-        from cuda_ext.runtime.launch._launch import Launch
+        from cuda_ext.runtime.launch._launch import GridLaunch, Launch
         from cuda_ext.runtime.launch._launch import Overloads as Overloads
     except ImportError:  # every launch is a careful one
         compiled = None
@@ -40,6 +41,16 @@ else:
 
             def __call__(self, /, *arguments, **keywords):
                 return self.__launch_carefully__(*arguments, **keywords)
+
+            def __getitem__(self, item, /):
+                return self.__select_carefully__(item)
+
+        class GridLaunch:
+            def __init__(self, kernel, grid):
+                self._kernel, self._grid = kernel, grid
+
+            def __call__(self, /, *arguments, **keywords):
+                return self._kernel(*arguments, **keywords, grid=self._grid)
 
         class Overloads(Launch):
             def choose(self, /, **constants):
@@ -111,12 +122,14 @@ class FastLaunch(Launch):
         parameters = _describe(kernel.parameters, structures) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
         learned: dict[str, dict[object, object]] = {sys.intern(name): {} for name in kernel.constants}
-        constants = (*_constants(kernel), *learned.items()) if learned else ()
+        repeated, given = _constants(kernel)
+        constants = (*repeated, *learned.items())
         # Constants by position have the positions of the Python function's arguments.
-        order = tuple(map(sys.intern, kernel.order)) if constants else ()
+        order = tuple(map(sys.intern, kernel.order)) if learned else ()
         is_bound = bound is not None
         place = bound.place if bound else {}
-        launch = super().__new__(cls, parameters, candidates, is_bound, hidden, constants, order, **place)
+        described = parameters, candidates, is_bound, hidden, constants, order, given
+        launch = super().__new__(cls, *described, **place)
         launch._kernel = kernel
         launch._structures = structures
         launch._learned = learned
@@ -223,17 +236,27 @@ class BoundLaunch(FastLaunch):
     def __launch_carefully__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._launch(arguments, named, self._options)
 
+    def __select_carefully__(self, item: object, /) -> Any:
+        raise TypeError(f"{self!r} takes no brackets, found {item!r}")
+
     def __repr__(self) -> str:
         return f"<bound launch of {self._bound!r}>"
 
 
-def _constants(kernel: Kernel) -> Iterator[tuple[str, object]]:
-    """Yield each constant of `kernel` with its name, once for each value that C takes for it."""
-    from cuda_ext.runtime.launch.python_arguments import values_of_constant  # few kernels have any
+def _constants(kernel: Kernel) -> tuple[list[tuple[str, object]], dict[str, object]]:
+    """List what a call may repeat, once for each value that C takes, and what functions of a grid take."""
+    repeated: list[tuple[str, object]] = []
+    given: dict[str, object] = {}
+    for constants in (kernel.configuration, kernel.options, kernel.constants):
+        for name, text in constants.items():
+            from cuda_ext.runtime.launch.python_arguments import values_of_constant  # few kernels have any
 
-    for name, text in kernel.constants.items():
-        for value in values_of_constant(text):
-            yield sys.intern(name), value
+            values = values_of_constant(text)
+            given[name] = values[0]
+            if constants is not kernel.configuration:
+                name = sys.intern(name)
+                repeated += [(name, value) for value in values]
+    return repeated, given
 
 
 def _describe(

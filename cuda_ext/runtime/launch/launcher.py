@@ -133,6 +133,13 @@ class Launcher:
         """Choose the candidate that a launch with `resolved` arguments takes."""
         return self
 
+    def find_kernel(
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
+    ) -> tuple[kernels.Kernel, ResolvedArguments]:
+        """Return the kernel that a launch with these arguments takes, and the resolved arguments."""
+        resolved = self.resolve(arguments, named, options)
+        return self.choose(resolved).kernel, resolved
+
     def evaluate_grid(
         self,
         grid: GridFunction,
@@ -141,8 +148,7 @@ class Launcher:
         options: LaunchOptions,
     ) -> Dim:
         """Call `grid` with the arguments of a launch and the constants of the kernel."""
-        resolved = self.resolve(arguments, named, options)
-        kernel = self.choose(resolved).kernel
+        kernel, resolved = self.find_kernel(arguments, named, options)
         given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
         constants = {**kernel.constants, **kernel.configuration}
         return grid(given | {name: values_of_constant(text)[0] for name, text in constants.items()})

@@ -16,7 +16,7 @@ from cuda_ext.runtime.arrays.dtypes import dtypes_of
 # An enumerator, as lowered names have it: its type and its number.
 ENUMERATOR = re.compile(r"\(([^()]*)\)(-?\d+)")
 _WORDS = {"True": True, "False": False, "None": None}
-# Options of Triton in a launch.
+# Options of Triton in a launch, even of kernels that do not know theirs.
 _COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 
 
@@ -81,17 +81,23 @@ def name_arguments(
     return None
 
 
-def refuse_compiled_options(kernels: Iterable[Kernel], named: Mapping[str, Any]) -> None:
-    """Raise :class:`ArgumentError` for a compiler option in `named`, which `kernels` already fix."""
-    options = _COMPILED & named.keys()
-    for kernel in kernels:
-        options -= {*kernel.order, *kernel.constants, *(parameter.name for parameter in kernel.parameters)}
-    for option in sorted(options):
-        raise ArgumentError(
-            "was fixed when the kernel was compiled",
-            where=f"argument {option!r}",
-            remedy=f"give it in `instantiate`, as in {option}={named[option]!r}",
-        )
+def option_names(kernel: Kernel) -> frozenset[str]:
+    """Return the names that are options of the front-end in a call of `kernel`, and no arguments."""
+    own = {*kernel.order, *kernel.constants, *(parameter.name for parameter in kernel.parameters)}
+    return _COMPILED.union(kernel.options) - own
+
+
+def check_options(kernel: Kernel, given: Mapping[str, Any]) -> None:
+    """Raise :class:`ArgumentError` for an option in `given` that `kernel` was not compiled with."""
+    for name, value in given.items():
+        text = kernel.options.get(name)
+        if text is None or not is_meant(value, text):
+            built = f"{kernel.expression} was compiled for {name}={text}, not {value!r}"
+            raise ArgumentError(
+                "was fixed when the kernel was compiled" if text is None else built,
+                where=f"argument {name!r}",
+                remedy=f"give it in `instantiate`, as in {name}={value!r}",
+            )
 
 
 def is_meant(value: Any, text: str, template: str = "", meanings: Mapping[str, str] = {}) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
@@ -78,10 +79,12 @@ def describe_kernel(
         HiddenParameter(position, _ADDRESS, source)
         for position, source in enumerate(differences_of(metadata.triton_version).added, count)
     )
-    kernel = describe_function(instantiation, names, map(_element_of, arrays), constants)._replace(
+    kernel = describe_function(instantiation, names, map(_element_of, arrays), constants)
+    kernel = kernel._replace(
         lowered=metadata.name,
         parameters=tuple(map(_parameter, typed)),
         hidden=tuple(hidden),
+        options={**_default_options(names), **kernel.options},
     )
     launch = FixedLaunch(
         block=(metadata.target.warp_size * metadata.num_warps,),
@@ -93,6 +96,14 @@ def describe_kernel(
         tensor_maps=_tensor_maps(typed, metadata),
     )
     return KernelDescription(kernel, launch, instantiation.conditions)
+
+
+def _default_options(names: Sequence[str]) -> dict[str, str]:
+    """Return the options that launches often give, with Triton's defaults, but for parameters in `names`."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    common = {"num_warps", "num_stages", "num_ctas", "maxnreg"}.difference(names)
+    return {each.name: repr(each.default) for each in fields(CUDAOptions) if each.name in common}
 
 
 def _hidden(typed: Sequence[TypedParameter]) -> Iterator[HiddenParameter]:

@@ -17,6 +17,7 @@ import pytest
 from cuda_ext.builder.package.generate import Package, generate, render_init
 from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.facts import manifest as manifest_file
+from cuda_ext.facts.launches import FixedLaunch
 from tests.fixtures.device_code import module, unit
 
 # One process knows the standard library from its first run of mypy.
@@ -447,6 +448,38 @@ kernels.ns.inner.reduce(0, 0, N="wide", T="float", grid=1, block=1)
     found = check(tool, package, tmp_path, f"{right}\n{wrong}")
     first = len(right.splitlines()) + 2
     assert {line for _, line in found} == {first + 1, first + 2, first + 3}
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_a_grid_in_brackets_is_typed(package, tool, tmp_path):
+    """Where images fix launches, as those of Triton do, brackets take a grid."""
+    manifest = manifest_file.loads(package.files["manifest.json"], "manifest.json")
+    launches = {kernel.expression: FixedLaunch((128,)) for kernel in manifest.kernels}
+    units = tuple(
+        each._replace(images=tuple(image._replace(launches=launches) for image in each.images))
+        for each in manifest.units
+    )
+    text = write_stub(manifest._replace(units=units), {})
+    package = replace(package, files={**package.files, "__init__.pyi": text.encode()})
+    right = """
+from pkg import kernels
+
+kernels.ns.inner.reduce[(4,)](0, 0, N=256, num_warps=4)
+kernels.ns.inner.reduce[4, 2](0, y=0, T="float", maxnreg=None, stream=None)
+kernels.ns.inner.reduce[lambda _: (4,)](0, 0)  # pyright: ignore[reportUnknownLambdaType]
+kernels.ns.inner.reduce["double, 256"][4](0, 0)
+kernels.ns.plain[4](1)
+"""
+    wrong = """
+kernels.ns.inner.reduce[4](0, 0, N="wide")
+kernels.ns.inner.reduce[4](0)
+kernels.ns.inner.reduce[4](0, 0, grid=4)
+kernels.ns.inner.reduce[lambda: 4](0, 0)
+kernels.ns.plain["int"](1)
+"""
+    found = check(tool, package, tmp_path, f"{right}\n{wrong}")
+    first = len(right.splitlines()) + 2
+    assert {line - first for _, line in found} == {1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])

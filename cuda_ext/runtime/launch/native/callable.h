@@ -14,10 +14,12 @@ typedef struct Callable {
   vectorcallfunc vectorcall;
   PyObject* module; /* keeps `state`: the collector may clear a type's reference to its module before this object */
   State* state;
+  char takes_grid; /* whether brackets of numbers are a grid; a careful look at the first brackets finds out */
 } Callable;
 
 static PyMemberDef callable_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, NULL},
+    {"__takes_grid__", T_BOOL, offsetof(Callable, takes_grid), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -19,6 +19,7 @@ typedef struct Launch {
   int hidden_count;
   PyObject* constants; /* a tuple of (name, value): constants that a call may repeat; NULL for none. A dictionary has
                         * further values for the name, to themselves. */
+  PyObject* given;     /* a dictionary of the constants, for functions of a grid */
   PyObject* order;     /* the names of parameters and constants, where constants may be given by position; NULL for none */
   PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
   int is_bound;         /* whether the configuration is fixed */
@@ -121,8 +122,60 @@ static int insert_hidden(const Launch* launch, PyObject* const* arguments, Layou
   return 0;
 }
 
-/* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
-static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+/* The grid that a function returns for the `arguments` and the constants of `chosen`, as a new reference; NULL with an
+ * exception if it raises one. */
+static PyObject* evaluate_grid(const Launch* launch, const Launch* chosen, PyObject* const* arguments,
+                               PyObject* function) {
+  PyObject* given = PyDict_Copy(chosen->given);
+  int failed = !given;
+  for (int i = 0; i < launch->parameter_count && !failed; i++) {
+    failed = PyDict_SetItem(given, launch->names[i], arguments[i]);
+  }
+  PyObject* grid = failed ? NULL : PyObject_CallOneArg(function, given);
+  Py_XDECREF(given);
+  return grid;
+}
+
+/* What a launch passes: the arguments in the order of the parameters, and their values. */
+typedef struct Passed {
+  PyObject* const* arguments;
+  unsigned char* memory;
+  void** values;
+  Layout layout;
+  CUstream stream;
+} Passed;
+
+/* Launch `chosen`, a candidate of `launch`, of which so much is `known`. Returns as launch_at_once. */
+static int launch_chosen(const Launch* launch, const Launch* chosen, const OnDevice* known, const Options* options,
+                         Passed* passed) {
+  const State* state = launch->base.state;
+  const LoadedKernel* kernel = &known->kernel;
+  LaunchConfig config;
+  Scratch scratch = {.size = 0};
+  if (known->prepared) {
+    config = known->prepared->config;
+    if (!launch->is_bound && configure_grid(options, kernel, &config)) return -1;
+    scratch = known->prepared->scratch;
+  } else if (launch->is_bound || configure(options, kernel, &config)) {
+    return -1;
+  }
+  config.stream = passed->stream;
+  void** values = passed->values;
+  if (chosen->hidden_count &&
+      insert_hidden(chosen, passed->arguments, &passed->layout, passed->memory, values, &scratch)) {
+    return -1;
+  }
+  if (!scratch.size) return launch_function(&state->driver, kernel->function, kernel->context, &config, values);
+  const uint64_t blocks = (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
+  if (!scratch.address || blocks > INT64_MAX / scratch.size) return -1;
+  scratch.size *= blocks;
+  return launch_with_scratch(&state->driver, kernel->function, kernel->context, &config, values, &scratch);
+}
+
+/* Launch if everything is common, on `grid`, which is NULL if a keyword has it. Returns 0, or -1, perhaps with an exception,
+ * if nothing was launched. */
+static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+                          PyObject* grid) {
   const State* state = launch->base.state;
   if (!launch->parameters || !LOAD(state->is_connected)) return -1;
   PyObject* const* ordered = arguments;
@@ -138,7 +191,7 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
     ordered = by_name;
   }
   for (int i = taken; i < launch->parameter_count; i++) by_name[i] = NULL;
-  Options options = {NULL};
+  Options options = {.grid = grid};
   if (take_keywords(launch, arguments, count, names, taken, by_name, &options)) return -1;
 
   unsigned char memory[MOST_BYTES];
@@ -163,32 +216,24 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   }
 
   OnDevice known;
-  Layout layout;
-  layout.array = NULL;
-  const Launch* chosen = choose_candidate(launch, device, ordered, memory, &layout, &known);
+  Passed passed = {ordered, memory, values, {.array = NULL}, stream.handle};
+  const Launch* chosen = choose_candidate(launch, device, ordered, memory, &passed.layout, &known);
   if (!chosen) return -1;
-  LaunchConfig config;
-  Scratch scratch = {.size = 0};
-  if (known.prepared) {
-    config = known.prepared->config;
-    if (!launch->is_bound && configure_grid(&options, &known.kernel, &config)) return -1;
-    scratch = known.prepared->scratch;
-  } else if (launch->is_bound || configure(&options, &known.kernel, &config)) {
-    return -1;
+  if (!is_given(options.grid) || PyLong_CheckExact(options.grid) || PyTuple_CheckExact(options.grid)) {
+    return launch_chosen(launch, chosen, &known, &options, &passed);
   }
-  config.stream = stream.handle;
-  if (chosen->hidden_count && insert_hidden(chosen, ordered, &layout, memory, values, &scratch)) return -1;
-  const LoadedKernel* kernel = &known.kernel;
-  if (!scratch.size) return launch_function(&state->driver, kernel->function, kernel->context, &config, values);
-  const uint64_t blocks = (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
-  if (!scratch.address || blocks > INT64_MAX / scratch.size) return -1;
-  scratch.size *= blocks;
-  return launch_with_scratch(&state->driver, kernel->function, kernel->context, &config, values, &scratch);
+  if (!chosen->given || !PyCallable_Check(options.grid)) return -1;
+  PyObject* evaluated = evaluate_grid(launch, chosen, ordered, options.grid);
+  if (!evaluated) return -1;
+  options.grid = evaluated;
+  const int outcome = launch_chosen(launch, chosen, &known, &options, &passed);
+  Py_DECREF(evaluated);
+  return outcome;
 }
 
 static PyObject* call_launch(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Launch* launch = (Launch*)self;
-  if (!launch_at_once(launch, arguments, PyVectorcall_NARGS(flags), names)) Py_RETURN_NONE;
+  if (!launch_at_once(launch, arguments, PyVectorcall_NARGS(flags), names, NULL)) Py_RETURN_NONE;
   return launch_carefully(self, arguments, flags, names);
 }
 

@@ -2,6 +2,7 @@
 #ifndef CUDA_EXT_LAUNCH_TYPE_H
 #define CUDA_EXT_LAUNCH_TYPE_H
 
+#include "brackets.h"
 #include "launch.h"
 
 static void free_parameters(Launch* launch) {
@@ -181,14 +182,14 @@ static int set_order(Launch* launch, PyObject* order) {
 }
 
 static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"parameters", "candidates", "is_bound", "hidden", "constants",
-                          "order",      "stream",     "device",   "like",   NULL};
-  PyObject *parameters, *hidden = NULL, *constants = NULL, *order = NULL, *candidates = NULL, *stream = Py_None,
-                        *like = Py_None;
+  static char* names[] = {"parameters", "candidates", "is_bound", "hidden", "constants", "order",
+                          "given",      "stream",     "device",   "like",   NULL};
+  PyObject *parameters, *hidden = NULL, *constants = NULL, *order = NULL, *given = NULL, *candidates = NULL,
+                        *stream = Py_None, *like = Py_None;
   int is_bound = 0, device = -1;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO!O!O!OiO:Launch", names, &parameters, &PyTuple_Type,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO!O!O!O!OiO:Launch", names, &parameters, &PyTuple_Type,
                                    &candidates, &is_bound, &PyTuple_Type, &hidden, &PyTuple_Type, &constants,
-                                   &PyTuple_Type, &order, &stream, &device, &like)) {
+                                   &PyTuple_Type, &order, &PyDict_Type, &given, &stream, &device, &like)) {
     return NULL;
   }
   if (parameters != Py_None && !PyTuple_Check(parameters)) {
@@ -197,6 +198,7 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
   Launch* launch = new_callable(type, call_launch);
   if (!launch) return NULL;
   launch->is_bound = is_bound;
+  launch->given = Py_XNewRef(given);
   launch->stream = (GivenStream){NULL, device, stream != Py_None};
   if (stream != Py_None) launch->stream.handle = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(stream);
   launch->like = like == Py_None ? NULL : Py_NewRef(like);
@@ -214,6 +216,7 @@ static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
   for (int i = 0; i < launch->parameter_count; i++) Py_VISIT(launch->parameters[i].structure);
   Py_VISIT(((Launch*)self)->constants);
   Py_VISIT(((Launch*)self)->order);
+  Py_VISIT(((Launch*)self)->given);
   Py_VISIT(((Launch*)self)->candidates);
   Py_VISIT(((Launch*)self)->like);
   return visit_callable(self, visit, arg);
@@ -222,6 +225,7 @@ static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
 static int clear_launch(PyObject* self) {
   Py_CLEAR(((Launch*)self)->constants);
   Py_CLEAR(((Launch*)self)->order);
+  Py_CLEAR(((Launch*)self)->given);
   Py_CLEAR(((Launch*)self)->candidates);
   Py_CLEAR(((Launch*)self)->like);
   return 0;
@@ -238,8 +242,8 @@ static void deallocate_launch(PyObject* self) {
 
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc,
-     "Launch(parameters, candidates=(), is_bound=False, hidden=(), constants=(), order=(), stream=None, device=-1, "
-     "like=None)\n--\n\n"
+     "Launch(parameters, candidates=(), is_bound=False, hidden=(), constants=(), order=(), given=None, stream=None, "
+     "device=-1, like=None)\n--\n\n"
      "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
     {Py_tp_new, new_launch},
     {Py_tp_call, PyVectorcall_Call},
@@ -248,6 +252,7 @@ static PyType_Slot launch_slots[] = {
     {Py_tp_dealloc, deallocate_launch},
     {Py_tp_methods, launch_methods},
     {Py_tp_members, callable_members},
+    {Py_mp_subscript, select_or_set_grid},
     {0, NULL},
 };
 

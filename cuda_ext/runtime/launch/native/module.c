@@ -27,9 +27,11 @@
 #include "choice.h"          /* which of several variants */
 #include "devices.h"         /* what is known of launches on each device */
 #include "callable.h"        /* what both types of objects have in common */
+#include "brackets.h"        /* what stands behind a kernel in brackets */
 #include "launch.h"          /* launching */
 #include "launch_type.h"     /* Launch: a kernel, or a bound launch */
 #include "overloads.h"       /* Overloads: kernels of one name */
+#include "grid_launch.h"     /* GridLaunch: a kernel with a grid */
 #include "structure_type.h"  /* Structure and Field: structures, and their members */
 
 static PyObject* connect(PyObject* module, PyObject* arguments) {
@@ -101,14 +103,17 @@ static int execute(PyObject* module) {
   if (!field_type) return -1;
   state->launch_type = add_type(module, &launch_spec);
   if (!state->launch_type) return -1;
-  PyTypeObject* overloads_type = add_type(module, &overloads_spec);
-  Py_XDECREF(overloads_type); /* the module keeps it */
-  return overloads_type ? 0 : -1;
+  state->overloads_type = add_type(module, &overloads_spec);
+  if (!state->overloads_type) return -1;
+  state->grid_launch_type = add_type(module, &grid_launch_spec);
+  return state->grid_launch_type ? 0 : -1;
 }
 
 static int traverse(PyObject* module, visitproc visit, void* arg) {
   State* state = PyModule_GetState(module);
   Py_VISIT(state->launch_type);
+  Py_VISIT(state->overloads_type);
+  Py_VISIT(state->grid_launch_type);
   Py_VISIT(state->structure_type);
   return visit_types(&state->types, visit, arg);
 }
@@ -124,6 +129,8 @@ static void release(void* module) {
   clear_types(&state->types);
   Py_CLEAR(state->types.values);
   Py_CLEAR(state->launch_type);
+  Py_CLEAR(state->overloads_type);
+  Py_CLEAR(state->grid_launch_type);
   Py_CLEAR(state->structure_type);
   clear_names(&state->names);
 }

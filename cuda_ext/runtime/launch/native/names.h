@@ -35,7 +35,8 @@
   NAME(references, "__references__")       \
   NAME(assign, "__assign__")               \
   NAME(read, "__read__")                   \
-  NAME(choose, "__choose_carefully__")
+  NAME(choose, "__choose_carefully__")     \
+  NAME(select, "__select_carefully__")
 
 typedef struct Names {
 #define DECLARE(name, text) PyObject* name;

@@ -3,6 +3,7 @@
 #define CUDA_EXT_OVERLOADS_H
 
 #include "arguments.h"
+#include "brackets.h"
 #include "callable.h"
 #include "concurrency.h"
 #include "configuration.h"
@@ -172,10 +173,14 @@ static PyObject* find_only(const Overloads* overloads, PyObject* names) {
   return overloads->only;
 }
 
-static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
-  Overloads* overloads = (Overloads*)self;
+/* The kernel that a launch with these arguments takes. NULL as find_kernel. */
+static PyObject* find_launched(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   PyObject* kernel = find_only(overloads, names);
-  if (!kernel) kernel = find_kernel(overloads, LAUNCH, arguments, PyVectorcall_NARGS(flags), names);
+  return kernel ? kernel : find_kernel(overloads, LAUNCH, arguments, count, names);
+}
+
+static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  PyObject* kernel = find_launched((Overloads*)self, arguments, PyVectorcall_NARGS(flags), names);
   if (!kernel) return launch_carefully(self, arguments, flags, names);
   return PyObject_Vectorcall(kernel, arguments, flags, names);
 }
@@ -352,6 +357,7 @@ static PyType_Slot overloads_slots[] = {
     {Py_tp_dealloc, deallocate_overloads},
     {Py_tp_methods, overloads_methods},
     {Py_tp_members, callable_members},
+    {Py_mp_subscript, select_or_set_grid},
     {0, NULL},
 };
 

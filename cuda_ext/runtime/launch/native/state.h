@@ -11,7 +11,7 @@ typedef struct State {
   int is_connected; /* to the driver; stored after its functions, and reset in a forked child */
   KnownTypes types;
   Names names;
-  PyTypeObject *launch_type, *structure_type;
+  PyTypeObject *launch_type, *overloads_type, *grid_launch_type, *structure_type;
 } State;
 
 static struct PyModuleDef module_definition; /* by which types find the state; see module.c */
