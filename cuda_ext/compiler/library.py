@@ -24,6 +24,7 @@ from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, join_errors
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Kernel
 from cuda_ext.formats import ptx
 
 Products = Mapping[Job, Outcome]
@@ -283,12 +284,26 @@ def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signat
     """Compare `signatures` with `image`: one name must not stand for different things."""
     for lowered in image.entries:
         kernel, own = signatures.kernels[lowered], image.signatures.kernels[lowered]
+        if unit.kind in PYTHON and own.constants != kernel.constants:
+            raise _other_constants(unit, image, own, kernel)
         types, own_types = ([p.type for p in each.parameters] for each in (kernel, own))
         if own.sizes != kernel.sizes or own_types != types:
             raise differs(f"kernel {kernel.expression!r}", "parameters", image, unit.name)
     for lowered, variable in image.signatures.symbols.items():
         if variable.size != signatures.symbols[lowered].size:
             raise differs(f"variable {variable.name!r}", "size", image, unit.name)
+
+
+def _other_constants(
+    unit: TranslationUnit, image: CompiledImage, own: Kernel, kernel: Kernel
+) -> CompilationError:
+    """Return the error for a default that depends on the GPU. Grids depend on such constants."""
+    name, value = min({*own.constants.items()} ^ {*kernel.constants.items()})
+    return CompilationError(
+        f"{unit.instantiate[0]}: {name} has another default for {image.architecture}",
+        where=unit.name,
+        remedy=f"give it a value, as in {name}={value}",
+    )
 
 
 def _check_linked(name: str, image: CompiledImage) -> None:

@@ -39,6 +39,7 @@ from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source
+from cuda_ext.toolchain.front_ends.target_gpu import target_gpu
 from cuda_ext.toolchain.tileiras import Tileiras
 
 _PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", ("1.7",), "cutile")
@@ -86,8 +87,11 @@ class CuTile:
     ) -> tuple[CompiledImage, ...]:
         (text,) = unit.instantiate
         tile = _import()
-        module = import_source(unit)
-        with contained(text, unit.name):
+        is_portable = architectures[0].kind == "tileir"
+        number = None if is_portable else architectures[0].number
+        with target_gpu(number):
+            module = import_source(unit)
+        with target_gpu(number), contained(text, unit.name):
             instantiation = parse_instantiation(text)
             kernel = getattr(module, instantiation.function, None)
             if not isinstance(kernel, tile.kernel):

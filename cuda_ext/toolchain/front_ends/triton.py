@@ -24,6 +24,7 @@ from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
+from cuda_ext.toolchain.front_ends.target_gpu import target_gpu
 from cuda_ext.toolchain.front_ends.triton_kernels import (
     DESCRIPTOR,
     describe_kernel,
@@ -94,14 +95,16 @@ class Triton:
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         (text,) = unit.instantiate
+        number = architectures[0].number
         triton = _import()
-        module = import_source(unit)
-        with contained(text, unit.name, lambda error: _describe(error, unit)):
+        with target_gpu(number):
+            module = import_source(unit)
+        with target_gpu(number), contained(text, unit.name, lambda error: _describe(error, unit)):
             instantiation = parse_instantiation(text)
             function = _find_function(triton, module, instantiation.function)
             instantiation = instantiation.in_order(function.arg_names)
             constants = read_constants(module, function, instantiation)
-            kernel = _compile(triton, function, instantiation, constants, architectures[0].number)
+            kernel = _compile(triton, function, instantiation, constants, number)
             texts = {name: spell_constant(value) for name, value in constants.items()}
             description = describe_kernel(instantiation, function.arg_names, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
