@@ -2,19 +2,21 @@
 
 Under NVRTC every function needs an execution space, and every variable at the scope of namespaces a memory
 space: what has none is the host's. A word that may be a macro with such a specifier makes this uncertain.
-Functions for constant expressions become device code. Members of classes are deleted instead of left out, so
-that their use remains an error.
+Functions for constant expressions become device code. Others remain as inline declarations without a body:
+overload resolution and expressions that are not evaluated see them as nvcc does, and a call that device code
+makes is an error, since they are not defined.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from cuda_ext.text.brackets import closing_bracket, find_end
+from cuda_ext.text.host_items import Edit, HostItem, read_structure
 from cuda_ext.text.lexer import INCLUDES, Reading, read_text
 
 _DEVICE = re.compile(r"__(?:(?:tile_)?global|device|constant|managed|shared|tile)__")
@@ -35,37 +37,27 @@ _SCOPE = re.compile(
 _TEMPLATE = re.compile(r"\s*template\s*<")
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union)\b")
 _KEPT = re.compile(
-    r"(?:using|typedef|static_assert|enum|namespace|template\s+(?:struct|class))\b|friend\s+(?:struct|class)\b"
+    r"(?:using|typedef|static_assert|enum|namespace|concept|template\s+(?:struct|class))\b|friend\s+(?:struct|class)\b"
     r"|(?:struct|class|union)\s+[\w:]+\s*(?:<[^{}()]*>\s*)?$"
 )
 _DEVICE_ALONE = re.compile(
     r"__global__|^(?!.*__host__).*__device__|__(?:constant|managed|shared)__", re.DOTALL
 )
 _OPERATOR = re.compile(r"\boperator\s*(?:\(\s*\)|\[\s*\]|[^\s\w(]+)?")
-_SIGN = re.compile(r"\boperator\b|[({\[;]|(?<![=<>!:+*/%&|^-])=(?!=)|(?<!:):(?!:)")
+_SIGN = re.compile(r"\b(?:operator|requires)\b|[({\[;]|(?<![=<>!:+*/%&|^-])=(?!=)|(?<!:):(?!:)")
 _NAME = re.compile(r"(~?\w+|\boperator\b\W*\w*)\s*(?:<[^()]*>)?\s*$")
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
-_QUALIFIERS = re.compile(r"(?:\s*(?:const|volatile|noexcept|override|final|&&?)(?!\w))*(?:\s*->[^{;:]*)?")
+_DEDUCED = re.compile(r"\bauto\b")
+_IS_INLINE = re.compile(r"\b(?:inline|__inline__|__inline|__forceinline__)\b")
+_BEFORE_SPECIFIERS = re.compile(r"(?:\s*(?:extern\s*\"C\"|\[\[(?:(?!\]\]).)*\]\])\s*)*", re.DOTALL)
+_TRY = re.compile(r"\btry\s*$")
+_HANDLER = re.compile(r"\s*catch\s*\([^()]*\)\s*\{")
+_CLAUSE = re.compile(r"\s*requires\b")
+_TERM = re.compile(r"\s*(?:requires\b|&&|\|\|)\s*!?\s*(?:(requires\s*\(?|\()|[\w:]+(?:\s*(<))?)")
 _LAMBDA = re.compile(r"\]\s*((?:__(?:host|device)__\s*)+)(?=[({])")
 _POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*[*&]")
 _MOST_CLASSES = 20  # within each other
 _CONSTANT = re.compile(r"\b(?:constexpr|consteval)\b")
-
-
-class HostItem(NamedTuple):
-    """A part of a text that can be left out, between offsets of the text with joined lines.
-
-    It is on the lines from ``line`` to ``last``. If it is not ``certain``, only a compiler shows whether it
-    is the host's. ``instead`` is what takes its place.
-    """
-
-    start: int
-    end: int
-    name: str
-    line: int
-    last: int
-    certain: bool
-    instead: str = ""
 
 
 @lru_cache(maxsize=1000)
@@ -78,37 +70,11 @@ def find_host_code(content: bytes, device: frozenset[str], known: frozenset[str]
     return tuple(sorted([*scan.includes(), *scan.lambdas(), *scan.declarations(0, len(scan.text))]))
 
 
-def leave_out(content: bytes, items: Iterable[HostItem]) -> bytes:
-    """Return `content` without `items`. Lines keep their numbers, and directives within items stay."""
-    reading = read_text(content).reading
-    characters = [*reading.original, ""]
-    whole = sorted(item for item in items if item.start < item.end)
-    for item in whole:
-        for start, end in _between_directives(reading, item.start, item.end):
-            at = reading.original_of(start, end)
-            characters[at] = re.sub(r"[^\r\n]", " ", reading.original[at])
-    for item in items:
-        is_left_out = any(w.start <= item.start and item.end <= w.end and w != item for w in whole)
-        if item.instead and not is_left_out:
-            place = reading.origin(item.start)
-            characters[place] = f"{item.instead}{characters[place]}"
-    return "".join(characters).encode(errors="surrogateescape")
-
-
-def _between_directives(reading: Reading, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for directive in reading.directives:
-        if start < directive.start < end:
-            yield start, directive.start
-            start = directive.end
-    if start < end:
-        yield start, end
-
-
 class _Head(NamedTuple):
     """The parts of a declaration, as offsets; -1 for what it does not have.
 
     ``begin`` is behind the heads of templates, and ``end`` before the body or the value. The parentheses are
-    those of a function's parameters.
+    those of a function's parameters; a constructor's initializers follow ``colon``.
     """
 
     begin: int
@@ -118,6 +84,7 @@ class _Head(NamedTuple):
     body: int
     stop: int
     has_value: bool
+    colon: int = -1
 
 
 class _Scan:
@@ -127,7 +94,7 @@ class _Scan:
         self._reading = reading
         self._device = device
         self._known = known - device
-        self.text = _structure(reading)
+        self.text = read_structure(reading)
 
     def includes(self) -> Iterator[HostItem]:
         for directive in self._reading.directives:
@@ -171,13 +138,17 @@ class _Scan:
         text, begin = self.text, at
         while template := _TEMPLATE.match(text, begin, end):
             begin = find_end(text, template.end(), ">", "<>()") + 1
+            if _CLAUSE.match(text, begin, end):
+                begin = self._behind_clause(begin, end)
         begin += len(text[begin:end]) - len(text[begin:end].lstrip())
         is_class = _CLASS.match(text, begin, end) is not None
-        opening = closing = value = body = -1
+        opening = closing = value = body = colon = -1
         position = begin
         while sign := _SIGN.search(text, position, end):
             position = sign.end()
             match sign[0]:
+                case "requires":
+                    position = self._behind_clause(sign.start(), end)
                 case "operator":
                     position = _OPERATOR.match(text, sign.start()).end()  # type: ignore[union-attr]
                 case "(" | "[":
@@ -192,11 +163,15 @@ class _Scan:
                 case "=":
                     value = sign.start() if value < 0 else value
                 case ":" if opening >= 0 and value < 0:
+                    colon = sign.start()
                     position = self._behind_initializers(position, end)
                 case "{" if opening >= 0 and value < 0 and not (is_class and body >= 0):
                     stop = closing_bracket(text, position, "{}") + 1
+                    while handler := _HANDLER.match(text, stop, end):
+                        stop = closing_bracket(text, handler.end(), "{}") + 1
                     head_end = closing + 1
-                    return _Head(begin, head_end, opening, closing, sign.start(), min(stop, end), False)
+                    stop = min(stop, end)
+                    return _Head(begin, head_end, opening, closing, sign.start(), stop, False, colon)
                 case "{":
                     if is_class and body < 0:
                         body = sign.start()
@@ -214,6 +189,19 @@ class _Scan:
         is_pointer = _POINTER.search(self.text, begin, opening) or _POINTER.match(self.text, opening)
         is_argument = before.count("<") > before.count(">") and "operator" not in before
         return not (is_pointer or is_argument or (word and word[1] in _ATTRIBUTES))
+
+    def _behind_clause(self, at: int, end: int) -> int:
+        """Return the offset behind the requires-clause at `at`."""
+        while term := _TERM.match(self.text, at, end):
+            at = term.end()
+            if term[2]:
+                at = find_end(self.text, at, ">", "<>()") + 1
+            elif term[0].endswith("("):
+                at = closing_bracket(self.text, at) + 1
+            braces = re.compile(r"\s*\{").match(self.text, at, end)
+            if term[1] and term[1] != "(" and braces:
+                at = closing_bracket(self.text, braces.end(), "{}") + 1
+        return at
 
     def _behind_initializers(self, position: int, end: int) -> int:
         """Return the offset behind the initializers of a constructor, which begin at `position`."""
@@ -238,40 +226,94 @@ class _Scan:
             if not owners and not self._is_device(text[at : head.stop]):
                 yield self._item(at, head.stop, own[1] if own else declared.strip(), certain=False)
             return
+        before = declared[: head.opening - head.begin] if head.opening >= 0 else declared
+        named = _NAME.search(before)
         if self._is_device(text[at : head.end]):
             # A function for both may be used by the host alone.
             if head.opening >= 0 and not head.has_value and not _DEVICE_ALONE.search(declared):
-                named = _NAME.search(text, head.begin, head.opening)
-                yield self._item(at, head.stop, named[1] if named else "", certain=False)
+                yield from self._function(at, head, named[1] if named else "", "")
             return
-        before = declared[: head.opening - head.begin] if head.opening >= 0 else declared
         words = set(_MAYBE_MACRO.findall(before))
         certain = words <= _HARMLESS | self._known and not _DEVICE.search(text, at, head.stop)
-        named = _NAME.search(before)
         name: str = named[1] if named else before.strip()
         if _KEPT.match(declared):
             if not owners:
                 yield self._item(at, head.stop, " ".join(declared.split()), certain=False)
         elif head.opening < 0 or (head.has_value and not _CONSTANT.search(declared)):
-            yield from self._variable(at, head, bool(owners), name, certain)
+            yield from self._variable(at, head, owners, name, certain)
         elif _CONSTANT.search(declared):
-            yield self._item(head.begin, head.begin, name, certain, "__device__ ")
-            yield self._item(at, head.stop, name, certain=False)
-        elif not owners or name.startswith("~") or declared.startswith("friend"):
-            yield self._item(at, head.stop, name, certain)
-        elif not re.search(r"\bvirtual\b", declared):
-            qualified = _QUALIFIERS.match(text, head.closing + 1)
-            kept = qualified.end() if qualified else head.closing + 1
-            yield self._item(kept, head.stop, name, certain, " = delete;")
-            yield self._item(at, head.stop, name, certain=False)
+            begin = self._begin(head)
+            yield self._item(begin, begin, name, certain, Edit(begin, begin, "__device__ "))
+            yield from self._function(at, head, name, "__device__ ")
+        elif re.search(r"\bvirtual\b", declared):
+            pass  # others may override it
+        elif (
+            before.startswith("template ")
+            or before.rstrip().removesuffix(name).endswith("::")
+            or name == "main"
+        ):
+            yield self._item(at, head.stop, name, certain)  # it declares nothing new
+        else:
+            yield from self._function(at, head, name, "__device__ ", certain, name in owners[-1:])
+
+    def _function(
+        self,
+        at: int,
+        head: _Head,
+        name: str,
+        specifier: str,
+        certain: bool = False,
+        is_constructor: bool = False,
+    ) -> Iterator[HostItem]:
+        """Yield the item that leaves a function's declaration, with `specifier`, and the one of all of it.
+
+        Instead of a constructor, one remains that nothing can call: without any, the class would have others.
+        """
+        declared = self.text[head.begin : head.closing]
+        is_deduced = (
+            _DEDUCED.search(self.text, head.begin, head.opening)
+            and "->" not in self.text[head.closing : self._cut(head)]
+        )
+        if not _IS_INLINE.search(declared) and not _CONSTANT.search(declared):
+            specifier += "inline "
+        begin, cut = self._begin(head), self._cut(head)
+        edits = (Edit(begin, begin, specifier), Edit(cut, head.stop, ";"))
+        is_divided = not self._has_whole_conditions(at, head.stop)
+        left = edits[:1] if is_deduced else edits
+        yield self._item(at, head.stop, name, certain and not is_divided, *left)
+        rest = f"__device__ {name}(struct cuda_ext_host_{at}&);" if is_constructor else ""
+        yield self._item(at, head.stop, name, certain and is_divided, Edit(at, head.stop, rest))
+
+    def _has_whole_conditions(self, start: int, end: int) -> bool:
+        """Return False if a condition begins or ends between the offsets alone."""
+        depth = 0
+        for directive in self._reading.directives:
+            if start < directive.start < end:
+                depth += directive.name in ("if", "ifdef", "ifndef")
+                if not depth and directive.name in ("else", "elif", "endif"):
+                    return False
+                depth -= directive.name == "endif"
+        return not depth
+
+    def _begin(self, head: _Head) -> int:
+        """Return the offset at which a specifier may be inserted."""
+        before = _BEFORE_SPECIFIERS.match(self.text, head.begin, head.stop)
+        return before.end() if before else head.begin
+
+    def _cut(self, head: _Head) -> int:
+        """Return the offset behind all that a function's declaration consists of."""
+        end = next(each for each in (head.colon, head.body, head.stop - 1) if each >= 0)
+        before = _TRY.search(self.text, head.closing, end)
+        return before.start() if before else end
 
     def _variable(
-        self, at: int, head: _Head, is_member: bool, name: str, certain: bool
+        self, at: int, head: _Head, owners: tuple[str, ...], name: str, certain: bool
     ) -> Iterator[HostItem]:
         declared = self.text[head.begin : head.end]
         is_constant = re.search(r"\bconst(?:expr)?\b", declared) is not None
-        if not is_member or (re.match(r"static\b", declared) and not is_constant):
-            yield self._item(at, head.stop, name, certain and not is_constant)
+        if not owners or (re.match(r"static\b", declared) and not is_constant):
+            qualified = "::".join([*owners[-1:], name])
+            yield self._item(at, head.stop, qualified, certain and not is_constant)
 
     def _is_device(self, text: str) -> bool:
         """Return True if `text` has a specifier of CUDA, or a macro that may be one."""
@@ -286,40 +328,11 @@ class _Scan:
     def _line(self, offset: int) -> int:
         return bisect_right(self._lines, self._reading.origin(offset) - 1) + 1
 
-    def _item(self, start: int, end: int, name: str, certain: bool, instead: str = "") -> HostItem:
-        start, end = min(start, len(self.text)), min(end, len(self.text))  # of text that ends too early
-        return HostItem(
-            start, end, name, self._line(start), self._line(max(start, end - 1)), certain, instead
+    def _item(self, start: int, end: int, name: str, certain: bool, *edits: Edit) -> HostItem:
+        most = len(self.text)  # of text that ends too early
+        start, end = min(start, most), min(end, most)
+        edits = tuple(Edit(min(e.start, most), min(e.end, most), e.instead) for e in edits) or (
+            Edit(start, end),
         )
-
-
-def _structure(reading: Reading) -> str:
-    """Return the text with spaces for comments, literals and directives; offsets stay.
-
-    If the branches of a condition open different braces, those of one branch are left.
-    """
-    text = list(reading.text)
-
-    def clear(start: int, end: int, what: str = r"[^\n]") -> None:
-        text[start:end] = re.sub(what, " ", "".join(text[start:end]))
-
-    for piece in reading.pieces:
-        if reading.text[piece.start : piece.end] != '"C"':
-            clear(piece.start, piece.end)
-    branches: list[list[int]] = []
-    for directive in reading.directives:
-        clear(directive.start, directive.end)
-        if directive.name in ("if", "ifdef", "ifndef"):
-            branches.append([directive.end])
-        elif directive.name in ("else", "elif", "endif") and branches:
-            branches[-1] += directive.start, directive.end
-            if directive.name == "endif":
-                places = branches.pop()
-                has_braces = False
-                for start, end in zip(places[::2], places[1::2], strict=False):
-                    own = "".join(text[start:end])
-                    if own.count("{") != own.count("}"):
-                        if has_braces:
-                            clear(start, end, r"[{}]")
-                        has_braces = True
-    return "".join(text)
+        last = self._line(max(start, end - 1))
+        return HostItem(start, end, name, self._line(start), last, certain, edits)

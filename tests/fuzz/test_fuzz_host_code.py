@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuda_ext.text.host_code import find_host_code, leave_out
+from cuda_ext.text.host_code import find_host_code
+from cuda_ext.text.host_items import leave_out
 from cuda_ext.text.lexer import read_text
 
 _PARTS = [

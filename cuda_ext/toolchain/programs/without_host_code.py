@@ -10,9 +10,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from cuda_ext.compiler.products import CompiledImage
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, join_names
-from cuda_ext.text.host_code import HostItem, find_host_code, leave_out
+from cuda_ext.text.host_code import find_host_code
+from cuda_ext.text.host_items import HostItem, leave_out, unevaluated_text
 from cuda_ext.text.includes import definitions_of, find_includes
 from cuda_ext.text.macros import declaring_macros, find_macros
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
@@ -26,6 +28,7 @@ _HOST_HEADERS = re.compile(
     r"\w*(?:/.+|\.h\w*)"
 )
 _ERROR = re.compile(r"(?m)^(\S[^\n]*?)\((\d+)\): (?:catastrophic )?error: (.*)$")
+_NOT_DEFINED = re.compile(r'function "(.*)" was referenced but not defined')
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 # Names in errors, and the header of ours that declares them: what nvcc declares in every source, and what
 # device code takes from PyTorch's headers and from the one of all of CUB, which NVRTC refuses.
@@ -51,7 +54,8 @@ _Place = tuple[str, HostItem]
 class HostCode:
     """A `unit` and the items of its texts that are ``left_out``; ``needed`` are some that stay.
 
-    ``implied`` are headers of ours that are included before the first line.
+    ``implied`` are headers of ours that are included before the first line. ``called`` are functions that
+    are deleted, so that the compiler shows the lines that call them.
     """
 
     unit: TranslationUnit
@@ -59,16 +63,19 @@ class HostCode:
     left_out: frozenset[_Place] = frozenset()
     needed: frozenset[_Place] = frozenset()
     implied: tuple[str, ...] = ()
+    called: frozenset[_Place] = frozenset()
     rounds: int = 0
 
     @classmethod
     def find(cls, unit: TranslationUnit, search_path: Sequence[Path]) -> HostCode:
         """Find the host code of `unit` that its text shows."""
         found = cls(unit, search_path)
-        certain = {
+        certain = frozenset(
             (name, item) for name, items in found.items.items() for item in items if found.is_host(name, item)
-        }
-        return replace(found, left_out=frozenset(certain))
+        )
+        found = replace(found, left_out=certain)
+        undecided = frozenset(filter(found.is_undecided, certain))
+        return replace(found, left_out=certain - undecided, needed=undecided)
 
     @cached_property
     def texts(self) -> dict[str, bytes]:
@@ -99,8 +106,9 @@ class HostCode:
     def device_unit(self) -> TranslationUnit:
         """The unit without what is left out."""
         by_name: dict[str, list[HostItem]] = {}
-        for name, item in self.left_out:
-            by_name.setdefault(name, []).append(item)
+        for place in self.left_out:
+            name, item = place
+            by_name.setdefault(name, []).append(item.deleted if place in self.called else item)
         texts = {
             name: leave_out(text, by_name[name]) if name in by_name else text
             for name, text in self.texts.items()
@@ -121,11 +129,23 @@ class HostCode:
         """List what is left out."""
         names: dict[str, list[str]] = {}
         for name, item in sorted(self.left_out, key=lambda place: (place[0], place[1])):
-            if item.name and not item.instead.startswith("__"):
+            if item.name and item.edits[0].start < item.edits[-1].end:
                 names.setdefault(name, []).append(f"{item.name} ({item.line})")
         shown = {name: [*dict.fromkeys(found)] for name, found in names.items()}
         lines = [f"{name}: {join_names(found, _NAMES_SHOWN)}" for name, found in shown.items()]
         return "\n".join(["host code left out, with its lines:", *lines]) if lines else ""
+
+    def reasons(self) -> Iterator[str]:
+        """Yield the reasons why functions of the host are in errors of the compiler."""
+        for name, item in sorted(self.called):
+            yield f"{name}({item.line}): {item.name} is host code; kernels need __device__ before it"
+        for name, item in sorted(self.needed):
+            if self.is_undecided((name, item)):
+                yield (
+                    f"{name}({item.line}): {item.name} may be meant in an expression that is not evaluated, "
+                    "such as decltype, which without it might mean another; write __device__ before it, "
+                    f"or set {spell_setting('compiler', 'nvcc')}"
+                )
 
     @property
     def headers_left_out(self) -> set[str]:
@@ -137,24 +157,85 @@ class HostCode:
 
         What device code turned out to need returns.
         """
-        if self.rounds == _MOST_ROUNDS:
+        if self.rounds >= _MOST_ROUNDS and not self.called:
             return None
-        following = replace(self, rounds=self.rounds + 1)
+        following = replace(self, rounds=self.rounds + 1, called=frozenset())
+        if self.called:
+            return following._without_callers(self.called, log)
         if implied := self._implied_by(log):
             return replace(following, implied=(*self.implied, implied))
         rejected: set[_Place] = set()
+        called: set[_Place] = set()
         missing: set[str] = set()
         for file, number, message in dict.fromkeys(match.groups() for match in _ERROR.finditer(log)):
             if "more than one instance of overloaded function" in message and "cuda::std::" in log:
                 rejected.update(self._uses_of_std())
+            elif places := self._declared_at(file, int(number), message):
+                called |= places
             elif places := self._items_at(file, int(number), message):
                 rejected |= places
             elif undefined := _UNDEFINED.search(message):
                 missing.add(undefined[1] or undefined[2])
+        undecided = {place for place in rejected if self.is_undecided(place)}
         needed = {place for place in self.left_out if place[1].name in missing} - self.needed
-        if needed and not rejected:
+        if rejected - undecided:
+            return replace(following, left_out=self.left_out | (rejected - undecided))
+        if undecided:
+            return replace(following, needed=self.needed | undecided)
+        if needed:
             return replace(following, left_out=self.left_out - needed, needed=self.needed | needed)
-        return replace(following, left_out=self.left_out | rejected) if rejected else None
+        return replace(following, called=frozenset(called)) if called else None
+
+    def _without_callers(self, called: frozenset[_Place], log: str) -> HostCode | None:
+        """Return this unit without the items that call functions, by the errors in `log`.
+
+        If only the device's code does, its errors are the last ones, or those of the functions themselves.
+        """
+        errors = [match for match in _ERROR.finditer(log) if "deleted function" in match[3]]
+        callers = {place for error in errors for place in self._items_at(error[1], int(error[2]), error[3])}
+        if callers and not any(self.is_undecided(place) for place in callers):
+            return replace(self, left_out=self.left_out | callers)
+        if errors and all(item.certain for _, item in called):
+            return None
+        return replace(self, left_out=self.left_out - called, needed=self.needed | called)
+
+    def is_undecided(self, place: _Place) -> bool:
+        """Return True if without `place`, an expression that is not evaluated might mean another function."""
+        item = place[1]
+        if not item.is_whole or not (self._is_function(place) or "::" in item.name):
+            return False
+        spelled = item.name.rpartition("::")[2]
+        if sign := re.fullmatch(r"operator\s*(\W+)", spelled):
+            return sign[1].strip() in self._unevaluated
+        word = re.escape(spelled)
+        used = rf"\b{word}\s*[({{<]|[&:]\s*{word}\b|[\w>]\s*\(\s*{word}\s*[,)]|,\s*{word}\s*[,)]"
+        return re.search(used, self._unevaluated) is not None
+
+    def _is_function(self, place: _Place) -> bool:
+        """Return True if another item leaves the declaration of the one at `place`."""
+        name, item = place
+        return any(each.is_function and each.start == item.start for each in self.items[name])
+
+    @cached_property
+    def _unevaluated(self) -> str:
+        """The text that is left in expressions that are not evaluated."""
+        unit = self.device_unit
+        given = definitions_of(unit.options.define, unit.options.raw)
+        return " ".join(map(unevaluated_text, (given, unit.source, *unit.headers.values())))
+
+    def _declared_at(self, file: str, line: int, message: str) -> set[_Place]:
+        """Return the functions without a body whose declarations at `line` are those of an error."""
+        if not (called := _NOT_DEFINED.search(message)):
+            return set()
+        spelled = "".join(called[1].split())
+        return {
+            (file, item)
+            for item in self.items.get(file, ())
+            if item.is_declared
+            and item.line <= line <= item.last
+            and (file, item) in self.left_out
+            and "".join(item.name.split()) in spelled
+        }
 
     def _implied_by(self, log: str) -> str:
         """Return the header of ours that declares what `log` misses; or nothing."""
@@ -189,7 +270,7 @@ class HostCode:
         free = [place for place in inner if place not in self.left_out | self.needed]
         if not free or any(place in self.needed for place in inner):
             return set()
-        return {min(free, key=lambda place: place[1].end - place[1].start)}
+        return {min(free, key=lambda place: (place[1].end - place[1].start, not place[1].is_declared))}
 
     def _includes_of(self, file: str) -> set[_Place]:
         """Return the includes of the project that lead to `file`."""
@@ -227,7 +308,7 @@ def compile_device_code(
     try:
         images = compile_unit(settled.device_unit)
     except CompilationError as error:
-        error.problem = _joined(error.problem, str(settled))
+        error.problem = _joined(error.problem, *settled.reasons(), str(settled))
         raise
     tested = frozenset(f"?{header}" for header in settled.headers_left_out)
     return tuple(
