@@ -396,6 +396,88 @@ instantiate = ["{0}(out: *i32)"]
     assert packages[0] == packages[1]
 
 
+# In the manner of torch.compile: a file of one kernel, and a file with kernels in strings.
+GENERATED = """
+import triton
+import triton.language as tl
+
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
+triton_helpers.set_driver_to_gpu()
+
+@triton_heuristics.pointwise(
+    size_hints={{'x': 64}},
+    filename=__file__,
+    triton_meta={{'signature': {{'in_ptr0': '*fp32'}}, 'device': DeviceProperties(type='cuda', index=0)}},
+)
+@triton.jit
+def {name}(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    tmp0 = tl.load(in_ptr0 + xindex, xindex < xnumel)
+    tmp1 = triton_helpers.maximum(tl_math.abs(tmp0), libdevice.sin(tmp0))
+    tl.store(out_ptr0 + xindex, tmp1, xindex < xnumel)
+"""
+WRAPPED = """
+import torch
+from torch._inductor.async_compile import AsyncCompile
+async_compile = AsyncCompile()
+triton_poi_0 = async_compile.triton('triton_poi_0', '''{0}''', device_str='cuda')
+triton_poi_1 = async_compile.triton('triton_poi_1', '''{1}''', device_str='cuda')
+async_compile.wait(globals())
+"""
+TORCH = {
+    "__init__.py": "raise SystemExit('PyTorch is imported')",
+    "_inductor/runtime/triton_compat.py": """
+import torch
+try:
+    import triton
+except ImportError:
+    triton = None
+if triton is not None:
+    import triton.language as tl
+    from triton.language.extra import libdevice
+    math = tl.math
+""",
+    "_inductor/runtime/triton_helpers.py": """
+from .triton_compat import libdevice, math, tl, triton
+
+def set_driver_to_gpu():
+    raise RuntimeError("Could not find an active GPU backend")
+
+@triton.jit
+def maximum(a, b):
+    return tl.where(a > b, a, b)
+""",
+}
+COMPILED = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/*.py"]
+architectures = ["sm_90"]
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/*.py"]
+instantiate = [{}]
+"""
+
+
+@pytest.mark.parametrize("files", [("triton_poi_2",), ("triton_poi_0", "triton_poi_1")])
+def test_kernels_of_torch_compile_need_the_text_of_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+) -> None:
+    kernels = [GENERATED.format(name=name) for name in files]
+    source = WRAPPED.format(*kernels) if len(kernels) > 1 else kernels[0]
+    texts = [f'"{name}(in_ptr0: *fp32, out_ptr0: *fp32, xnumel: i32, XBLOCK=64)"' for name in files]
+    root = write_project(tmp_path / "p", COMPILED.format(", ".join(texts)), {"device/output_code.py": source})
+    (*_, line) = (n for n, text in enumerate(source.splitlines(), 1) if "import triton_helpers," in text)
+    place = f"device/output_code.py:{line}: imports torch._inductor.runtime, which is not installed"
+    assert place in refusal(root)
+    for name, content in TORCH.items():
+        write_project(tmp_path / "site/torch", "", {name: content})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert build(root)["p.kernels"].kernels == tuple(f"{name}<fp32, XBLOCK=64>" for name in files)
+    assert load(root).source_files() == [Path("device/output_code.py")]
+
+
 TUNED = {
     "key": ["n"],
     "tuned": [

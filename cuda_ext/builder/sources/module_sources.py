@@ -93,7 +93,9 @@ class Sources:
             imported = {}
             if kind in PYTHON:
                 from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
+                from cuda_ext.compiler.front_ends.python_functions import kernels_in_strings
 
+                content = kernels_in_strings(content)
                 imported = gather_imports(self._root, name, content)
                 kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
 from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
-from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.regular_file import read_file
@@ -134,14 +135,16 @@ def _check_parameters(each: Instantiation, function: PythonFunction, where: str)
 
 # Directories of the project on the import path of its sources.
 _ROOTS = ("src", "")
+# Modules of PyTorch with functions that kernels of torch.compile call. Their texts suffice.
+_OF_TORCH = {f"torch/_inductor/runtime/{name}" for name in ("triton_helpers", "triton_compat")}
 
 
 def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
     """Read the files below `root` that `source`, the text of the file `name`, imports, directly or not.
 
-    Imports anywhere in a file count. A package's ``__init__.py`` is included only if something imports a name
-    of it: packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid
-    syntax.
+    Those of an installed PyTorch that torch.compile's kernels import have names in :data:`NAMED`. Imports
+    anywhere in a file count. A package's ``__init__.py`` is included only if something imports a name of it:
+    packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid syntax.
     """
     found: dict[str, bytes] = {}
     waiting = [(name, source)]
@@ -150,7 +153,7 @@ def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
         for module in _imports(path, text):
             for file in _files(root, module):
                 if file not in found and file != name:
-                    found[file] = read_file(str(root / file))
+                    found[file] = read_file(str(_place_of(root, file)))
                     waiting.append((file, found[file]))
     return dict(sorted(found.items()))
 
@@ -183,7 +186,7 @@ def _imports(path: str, source: bytes) -> Iterator[str]:
 
 
 def _below_root(path: str) -> str:
-    for root in _ROOTS:
+    for root in (NAMED.rstrip("/"), *_ROOTS):
         if root and path.startswith(f"{root}/"):
             return path.removeprefix(f"{root}/")
     return path
@@ -197,3 +200,13 @@ def _files(root: Path, module: str) -> Iterator[str]:
             if module and (root / path).is_file():
                 yield path
                 return
+    if module in _OF_TORCH and _place_of(root, f"{NAMED}{module}.py").is_file():
+        yield f"{NAMED}{module}.py"
+
+
+def _place_of(root: Path, file: str) -> Path:
+    if not file.startswith(NAMED):
+        return root / file
+    torch = find_spec("torch")
+    places = torch and torch.submodule_search_locations
+    return Path(places[0]).parent / file.removeprefix(NAMED) if places else Path(file)

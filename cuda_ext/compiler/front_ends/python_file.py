@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.python_functions import imported_names
+from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners
 
 
@@ -85,11 +86,11 @@ def _statements(body: Sequence[ast.stmt], guards: tuple[ast.If, ...] = ()) -> It
 def modules_of(paths: Iterable[str]) -> dict[str, str]:
     """Return the files of modules by names, for a search in the project's directory and ``src``.
 
-    Directories are packages, too. Their path is empty.
+    Files of other packages are in :data:`NAMED`. Directories are packages, too. Their path is empty.
     """
     found: dict[str, str] = {}
     for path in sorted(paths, key=lambda path: not path.startswith("src/")):
-        for below in dict.fromkeys((path.removeprefix("src/"), path)):
+        for below in dict.fromkeys((path.removeprefix("src/"), path.removeprefix(NAMED))):
             found.setdefault(re.sub(r"(/__init__)?\.py$", "", below).replace("/", "."), path)
     for name in [*found]:
         while name := name.rpartition(".")[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from cuda_ext.text.python_names import nodes_of_scope
@@ -19,6 +20,24 @@ class PythonFunction(NamedTuple):
     parameters: tuple[str, ...]
     defaults: frozenset[str]
     decorators: tuple[str, ...]
+
+
+def kernels_in_strings(source: bytes) -> bytes:
+    """Return the kernels in the strings of a file that torch.compile generated, on their lines.
+
+    They are arguments of ``async_compile.triton``. Any other source is returned as it is.
+    """
+    if b"async_compile.triton(" not in source:
+        return source
+    kernels = ""
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(source)):
+            match node:
+                case ast.Call(
+                    ast.Attribute(ast.Name("async_compile"), "triton"), [_, ast.Constant(str(text)) as at, *_]
+                ):
+                    kernels += "\n" * (at.lineno - 1 - kernels.count("\n")) + text
+    return kernels.encode() or source
 
 
 def find_functions(source: bytes) -> Iterator[PythonFunction]:

@@ -27,7 +27,7 @@ from typing import NoReturn, cast
 from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
 from cuda_ext.compiler.front_ends.python_file import modules_of
 from cuda_ext.compiler.front_ends.python_slice import MISSING, Slice
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.front_ends.contained_code import MissingImportError, contained
 
@@ -72,6 +72,7 @@ def _names(unit: TranslationUnit) -> Iterator[str]:
 
 
 def _import(finder: _Finder, unit: TranslationUnit, names: frozenset[str]) -> ModuleType:
+    """Import a slice for `names`, or else all statements."""
     reason = ""
     if names:
         part = Slice(finder.contents, unit.name, names, _public_names)
@@ -83,17 +84,23 @@ def _import(finder: _Finder, unit: TranslationUnit, names: frozenset[str]) -> Mo
                 raise
             except Exception as error:  # the slice may lack a statement that has an effect on others
                 reason = _describe(error, unit)
-            finder.unload()
+    finder.use_whole_files()
     try:
         return finder.load(unit.name)
-    except ModuleNotFoundError as error:
+    except BaseException as error:
+        raise _explain(error, unit, finder, reason) from None
+
+
+def _explain(error: BaseException, unit: TranslationUnit, finder: _Finder, reason: str) -> BaseException:
+    """Return the error of an import that is necessary for this `reason`, if any."""
+    alone = f"; its kernels alone cannot be imported: {reason}" if reason else ""
+    if isinstance(error, ModuleNotFoundError) and f"{error.name}".partition(".")[0] not in finder.paths:
         place, line = next(_own_places(error, unit), (unit.name, 1))
-        if f"{error.name}".partition(".")[0] in finder.paths:
-            raise
         missing = MissingImportError(f"{place}:{line}", f"{error.name}", error)
-        if reason:
-            missing.problem += f"; its kernels alone cannot be imported: {reason}"
-        raise missing from None
+        missing.problem += alone
+        return missing
+    described = _describe(error, unit)
+    return error if reason in ("", described) else CompilationError(f"{described}{alone}")
 
 
 def _public_names(module: str) -> Container[str]:
@@ -128,6 +135,14 @@ class _Finder(MetaPathFinder, InspectLoader):
             restore_attributes()
 
         return undo
+
+    def use_whole_files(self) -> None:
+        """Forget the files of other packages, which are then imported themselves."""
+        self.unload()
+        self.contents = {name: text for name, text in self.contents.items() if not name.startswith(NAMED)}
+        self.paths = modules_of(self.contents)
+        others = {name: module for name, module in self._earlier.items() if not self._owns(name)}
+        sys.modules.update(others)
 
     def unload(self) -> None:
         for name in [name for name in sys.modules if self._owns(name)]:
