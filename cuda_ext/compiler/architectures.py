@@ -1,7 +1,7 @@
 """Architectures, spelled as nvcc spells them.
 
 ``sm_90a`` stands for a cubin, ``compute_90`` for PTX, ``lto_90`` for LTO-IR. The installed compiler says
-which exist; this module has no table of GPUs.
+which exist; the table of GPUs here only suggests a spelling for their names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,26 @@ from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.facts.architecture import TILE_IR, Architecture
 
 GROUPS = ("all", "all-major", "native")
+
+# Names of GPUs and of their generations, without spaces and dashes, by compute capability: "CUDA GPU Compute
+# Capability" on developer.nvidia.com.
+_GPUS = {
+    60: "p100|pascal",
+    61: "p4|p40|gtx10[5-8]0(ti)?",
+    70: "v100s?|titanv|volta",
+    72: "xavier",
+    75: "t4g?|gtx16[56]0(ti)?|rtx20[678]0(ti)?|titanrtx|rtx[4568]000|turing",
+    80: "a100|a800|a30|ampere",
+    86: "a2|a10g?|a16|a40|rtx30[5-9]0(ti)?|rtxa[2456]000",
+    87: "orin|agxorin",
+    89: "l4|l20|l40s?|rtx40[5-9]0(ti)?|rtx6000ada|ada|adalovelace",
+    90: "h100|h200|h800|h20|gh200|hopper",
+    100: "b100|b200|gb200",
+    103: "b300|gb300",
+    110: "thor|agxthor",
+    120: "rtx50[5-9]0(ti)?|rtxpro6000(blackwell)?",
+    121: "gb10|dgxspark",
+}
 
 
 def expand(
@@ -125,8 +145,7 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
     if not compiler.supports(architecture):
         hint = _hint(name, compiler)
         if architecture.number < min(compiler.capabilities()):
-            own = compiler.name in ("nvrtc", "nvcc")
-            hint = "older GPUs take an older CUDA" if own else "name others in an override for these sources"
+            hint = _older(architecture.number, compiler)
         supported = ", ".join(f"sm_{n}" for n in compiler.capabilities())
         title = "CUDA Tile of CUDA" if compiler.name == "tile" else compiler.name
         raise BuildError(
@@ -138,19 +157,36 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
 
 
 def _hint(name: str, compiler: CompilerInfo) -> str:
-    """Suggest the nearest valid spelling, by its digits if there are any."""
+    """Suggest the architecture of the GPU `name`, or the nearest valid spelling."""
     capabilities = compiler.capabilities()
-    digits = re.search(r"\d+(?:\.\d+)?", name)
-    if digits is None:
+    if capability := _capability_of(name):
+        known = f"{name} is sm_{capability}"
+        return known if capability in capabilities else f"{known}, for which {_older(capability, compiler)}"
+    spelled = re.match(r"(?:(sm|compute|lto)|cc)?[-_ ]?(\d+(?:\.\d+)?)", name.lower())
+    if spelled is None:
         if close := closest_name(name.lower().replace("_", "-"), GROUPS, 0.5):
             return f"did you mean {close!r}?"
         return f"expected sm_{capabilities[0]} or the like, compute_..., lto_..., or {', '.join(GROUPS)}"
-    number = digits[0].replace(".", "")[:4]  # no capability is longer
+    number = spelled[2].replace(".", "")[:4]  # no capability is longer
     begun = [n for n in capabilities if str(n).startswith(number)]
     nearest = begun[0] if begun else min(capabilities, key=lambda n: (abs(n - int(number)), n))
-    prefix = re.match(r"(sm|compute|lto)", name.lower())
     suffix = re.search(r"\d([af])$", name)
-    likely = Architecture.parse(f"{prefix[1] if prefix else 'sm'}_{nearest}{suffix[1] if suffix else ''}")
+    likely = Architecture.parse(f"{spelled[1] or 'sm'}_{nearest}{suffix[1] if suffix else ''}")
     if not compiler.supports(likely):
         likely = Architecture(likely.kind, nearest)
     return f"did you mean '{likely}'?"
+
+
+def _capability_of(name: str) -> int | None:
+    """Return the compute capability of the GPU that is called `name`; ``None`` if it is not known."""
+    plain = re.sub(r"nvidia|geforce|tesla|jetson|quadro|(sxm|pcie|nvl)\d*|[-_ ]|\d+gb$", "", name.lower())
+    return next((number for number, names in _GPUS.items() if re.fullmatch(names, plain)), None)
+
+
+def _older(number: int, compiler: CompilerInfo) -> str:
+    """Advise on a capability that `compiler` does not support any more, or not yet."""
+    if number > max(compiler.capabilities()):
+        return f"a newer {compiler.name} is needed"
+    if compiler.name not in ("nvrtc", "nvcc"):
+        return "name others in an override for these sources"
+    return 'CUDA 12 is needed: install "cuda-ext[cu12]"' if number >= 50 else "an older CUDA is needed"

@@ -53,7 +53,7 @@ class Settings:
         "cuTile, or already compiled `.ptx`, `.cubin`, `.fatbin` and `.ltoir`.",
     )
     architectures: tuple[str, ...] = _key(
-        strings("all-major", pattern=_ARCHITECTURE),
+        strings("all-major", 'a string such as "sm_90"', pattern=_ARCHITECTURE),
         ("all-major",),
         "Targets in nvcc's spelling: `sm_90a` for machine code, `compute_90` for PTX, or `all`, `all-major`, "
         "`native`. The environment variable `CUDAARCHS` replaces them, but not those of an override.",

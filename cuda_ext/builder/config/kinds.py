@@ -165,10 +165,21 @@ def table(
     return Kind(check, {**schema, "additionalProperties": False, **needed})
 
 
+# Keys that other tools call otherwise.
+_CALLED = {
+    "standard": "std",
+    "cpp-standard": "std",
+    "cxx-standard": "std",
+    "flags": "options",
+    "gpus": "architectures",
+}
+
+
 def _nearest(key: str, known: Iterable[str]) -> str:
     import difflib  # slow to import
 
     plain, names = key.replace("_", "-").lower(), sorted(known)
+    plain = _CALLED.get(plain, plain)
     close = [k for k in names if k.startswith(plain)] or difflib.get_close_matches(plain, names)
     # A name with the same beginning is more likely meant than one that contains it.
     close.sort(key=lambda k: k[:3] != plain[:3])
@@ -203,9 +214,12 @@ def choice(*choices: str) -> Kind:
     return Kind(check, {"type": "string", "enum": list(choices)})
 
 
-def strings(example: str = "", **schema: Any) -> Kind:
-    """Accept an array of strings; an `example` requires at least one. `schema` is that of the strings."""
-    items = string(empty="take it out", minLength=1, **schema)
+def strings(example: str = "", item: str = "a string", **schema: Any) -> Kind:
+    """Accept an array of strings; an `example` requires at least one.
+
+    Errors call one string `item`; `schema` is that of the strings.
+    """
+    items = string(item, empty="take it out", minLength=1, **schema)
     return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")
 
 
