@@ -91,6 +91,8 @@ class LaunchOptions(NamedTuple):
 
 # The keywords of a call that are not names of parameters.
 OPTIONS = frozenset(LaunchOptions._fields)
+# The limits of all GPUs: "Technical Specifications per Compute Capability" in the CUDA Programming Guide.
+_LARGEST_GRID, _LARGEST_BLOCK, _MOST_THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
 # The launch keywords of a kernel whose image fixes everything else.
 _ALWAYS_FREE = {"grid", "wait", "stream", "like"}
 
@@ -117,24 +119,16 @@ class LaunchConfiguration(NamedTuple):
         device = kernel.device
         shared = check_count("shared", options.shared, "a number of bytes")
         kernel.allow_shared(shared)
+        threads = _check_threads(options)
         if options.threads is not None:
-            if options.grid is not None:
-                raise ArgumentError(
-                    "counts all threads of the grid", where="threads", remedy="give either that or grid"
-                )
-            threads = check_count("threads", options.threads, "a number of threads")
             grid, block = _divide(threads, options, kernel)
         elif options.grid is None or options.block is None:
             raise missing_grid(is_fixed=False)
         else:
             grid = check_extents("grid", options.grid, device.largest_grid)
             block = check_extents("block", options.block, device.largest_block)
-        if (count := math.prod(block)) > kernel.most_threads:
-            reason = "" if kernel.most_threads == device.most_threads else ", as the kernel was compiled"
-            raise ArgumentError(
-                f"expected at most {kernel.most_threads} threads{reason}, found {count}: {block}",
-                where="block",
-            )
+        reason = "" if kernel.most_threads == device.most_threads else ", as the kernel was compiled"
+        _check_block(block, kernel.most_threads, reason)
         cluster = None if options.cluster is None else _check_cluster(options.cluster, grid, kernel)
         if options.cooperative:
             _check_cooperative(grid, math.prod(block), shared, kernel)
@@ -213,6 +207,40 @@ class LaunchConfiguration(NamedTuple):
         return ", ".join(parts)
 
 
+def check_for_any_gpu(options: LaunchOptions, is_fixed: bool) -> None:
+    """Check `options` where there is no GPU. Raises :class:`ArgumentError` for what no GPU supports.
+
+    If the launch `is_fixed`, the image has all but the grid.
+    """
+    if options.grid is None and (is_fixed or options.threads is None):
+        raise missing_grid(is_fixed)
+    if not is_fixed:
+        check_count("shared", options.shared, "a number of bytes")
+        if options.threads is None and options.block is None:
+            raise missing_grid(is_fixed)
+        _check_threads(options)
+    if options.grid is not None and not callable(options.grid):
+        check_extents("grid", options.grid, _LARGEST_GRID)
+    if options.block is not None:
+        _check_block(check_extents("block", options.block, _LARGEST_BLOCK), _MOST_THREADS)
+
+
+def _check_threads(options: LaunchOptions) -> int:
+    """Return the number of threads, 0 if the grid is given. Raises :class:`ArgumentError`."""
+    if options.threads is None:
+        return 0
+    if options.grid is not None:
+        raise ArgumentError(
+            "counts all threads of the grid", where="threads", remedy="give either that or grid"
+        )
+    return check_count("threads", options.threads, "a number of threads")
+
+
+def _check_block(block: Extents, most: int, reason: str = "") -> None:
+    if (count := math.prod(block)) > most:
+        raise ArgumentError(f"expected at most {most} threads{reason}, found {count}: {block}", where="block")
+
+
 def missing_grid(is_fixed: bool) -> ArgumentError:
     """Return the error of a launch without a grid; if it `is_fixed`, the image fixes everything else."""
     if is_fixed:
@@ -227,7 +255,8 @@ def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
     except TypeError:
         extents = []
     if not 1 <= len(extents) <= 3:
-        raise ArgumentError(f"expected an int or up to three, found {value!r}", where=name)
+        remedy = "round up with -(-n // size)" if isinstance(value, float) else ""
+        raise ArgumentError(f"expected an int or up to three, found {value!r}", where=name, remedy=remedy)
     x, y, z = (*extents, 1, 1)[:3]
     if not all(1 <= extent <= limit for extent, limit in zip((x, y, z), largest, strict=True)):
         raise ArgumentError(f"expected at least 1 and at most {largest}, found {value!r}", where=name)

@@ -26,7 +26,7 @@ from cuda_ext.runtime.launch.configuration import (
     GridFunction,
     LaunchConfiguration,
     LaunchOptions,
-    missing_grid,
+    check_for_any_gpu,
 )
 from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.python_arguments import values_of_constant
@@ -103,10 +103,11 @@ class Launcher:
             error.signature = self.kernel.signature
             raise
         except (NoDriverError, NoDeviceError):
-            if options.grid is None and options.threads is None:
-                missing = missing_grid(self.is_fixed)
-                missing.signature = self.kernel.signature
-                raise missing from None
+            try:
+                check_for_any_gpu(options, self.is_fixed)
+            except ArgumentError as error:
+                error.signature = self.kernel.signature
+                raise error from None
             raise
         return Launched(chosen, loaded, configuration, resolved, pending)
 

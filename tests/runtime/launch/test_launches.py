@@ -167,6 +167,16 @@ def test_unsupported_configurations_are_refused() -> None:
     assert len(launches()) == 1
 
 
+@pytest.mark.under_driver(devices=0)
+def test_mistakes_are_told_before_the_missing_gpu() -> None:
+    of_a_gpu = ("232448", "cluster: ", "cooperative", "549755813632")
+    for wrong, message in WRONG_LAUNCHES.items():
+        if not any(each in message for each in of_a_gpu):
+            assert message in failure(kernels.plain, **eval(f"dict({wrong})"))
+    for right in ("grid=1, block=1", "threads=5", "grid=lambda _: 1, block=1", "threads=5, block=64"):
+        assert failure(kernels.plain, **eval(f"dict({right})")).startswith("NoDeviceError: ")
+
+
 @under_driver
 @with_messages
 def test_a_launch_reaches_the_driver_unchanged() -> None:
