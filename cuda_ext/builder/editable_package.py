@@ -1,8 +1,8 @@
-"""Packages of an editable install that compile changed sources: ``editable-rebuild = true``.
+"""Packages of an editable install, which know the state of the sources that they were compiled from.
 
-They lie in the source tree, like all packages that are built in place. Each has a record of the state that it
-was compiled from (:mod:`~cuda_ext.builder.editable_record`). If the file system reports a change, digests
-decide; if a digest differs, the project is built with the importer's compiler.
+They lie in the source tree, like all packages that are built in place. Each has a record of that state
+(:mod:`~cuda_ext.builder.editable_record`). If the file system reports a change, digests decide; if a digest
+differs, an import warns, or with ``editable-rebuild = true`` builds the project with the importer's compiler.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from cuda_ext.builder.editable_record import FILE, SCHEMA, describe_file, has_changed
+from cuda_ext.builder.editable_record import FILE, SCHEMA, describe_file, has_changed, read_record
 from cuda_ext.builder.package.generate import Package, render_init
 from cuda_ext.builder.package.in_place import write_in_place
 from cuda_ext.builder.project import Project
@@ -46,15 +46,13 @@ def build_editable(
     """Return the packages that `build` builds, with records of the state of their sources.
 
     `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is ``CUDAARCHS``
-    at the installation. The packages have no records without ``editable-rebuild =
-    true``. Raises :class:`BuildError`.
+    at the installation. Raises :class:`BuildError`.
     """
-    if not project.settings.editable_rebuild:
-        return build()
     state = _read_state(project)
     packages = build()
     record = {
         "schema": SCHEMA,
+        "rebuild": project.settings.editable_rebuild,
         "root": str(project.root),
         "directories": {p.name: os.path.realpath(directory_of(p.name)) for p in packages},
         "cudaarchs": cudaarchs,
@@ -67,18 +65,20 @@ def build_editable(
     ]
 
 
-def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]) -> None:
-    """Compile the project of the package `name` in `directory` if its files have changed.
+class Changes(NamedTuple):
+    """The files of `project` that differ from those of a record, by name, and the current state of all."""
 
-    Another process may just have compiled it. `read_record` returns the current record of the package. Raises
-    :class:`BuildError`.
-    """
-    began = time.time()
-    root = Path(read_record()["root"])
-    with lock(root / TABLE, patience=_PATIENCE) as alone:
-        record = read_record()
-        if not has_changed(record):
-            return
+    names: list[str]
+    project: Project
+    state: dict[str, Any]
+
+    @classmethod
+    def find(cls, name: str, directory: str, record: Mapping[str, Any]) -> Changes:
+        """Compare the project of the package `name` in `directory` with its `record`.
+
+        If no file differs, the record learns what the file system says now. Raises :class:`BuildError`.
+        """
+        root = Path(record["root"])
         # In a table without module names, the module is named after its package.
         project = Project.load(root, [name.rpartition(".")[0]])
         if project is None or name not in (module.name for module in project.modules):
@@ -88,12 +88,54 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
                 remedy="install the project again",
             )
         state = _read_state(project)
-        digests = state["digests"]
-        former = record["digests"]
-        changed = sorted(n for n in former.keys() | digests.keys() if former.get(n) != digests.get(n))
-        if not changed:
+        now, former = state["digests"], record["digests"]
+        names = sorted(each for each in former.keys() | now.keys() if former.get(each) != now.get(each))
+        if not names:
             _write_record(directory, {**record, **state})
+        return cls(names, project, state)
+
+    def __str__(self) -> str:
+        return join_names(self.names, _MOST_NAMES)
+
+
+def describe_changes(name: str, directory: str) -> tuple[str, str]:
+    """Say what has changed since the package `name` in `directory` was compiled, and what to do.
+
+    The texts are empty if nothing has changed.
+    """
+    record = read_record(directory)
+    if record is None:
+        return f"{FILE} is damaged, or of another version of cuda-ext", "install the project again"
+    if not has_changed(record):
+        return "", ""
+    try:
+        changes = Changes.find(name, directory, record)
+    except BuildError as error:
+        return f"its project cannot be read any more: {error.statement}", error.remedy
+    if not changes.names:
+        return "", ""
+    return (
+        f"its kernels are older than its sources; changed: {changes}",
+        f"run cuda-ext build in {record['root']}, or set editable-rebuild = true",
+    )
+
+
+def rebuild(name: str, directory: str, read: Callable[[], dict[str, Any]]) -> None:
+    """Compile the project of the package `name` in `directory` if its files have changed.
+
+    Another process may just have compiled it. `read` returns the current record of the package. Raises
+    :class:`BuildError`.
+    """
+    began = time.time()
+    root = Path(read()["root"])
+    with lock(root / TABLE, patience=_PATIENCE) as alone:
+        record = read()
+        if not has_changed(record):
             return
+        changes = Changes.find(name, directory, record)
+        if not changes.names:
+            return
+        digests = changes.state["digests"]
         if not alone:
             raise BuildError(
                 "cannot be locked on this system, or another process has kept it for an hour; all importing "
@@ -108,8 +150,7 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
             ):
                 raise BuildError(message)
         try:
-            reason = f"{name}: changed: {join_names(changed, _MOST_NAMES)}"
-            _build_in_place(project, record, reason)
+            _build_in_place(changes.project, record, f"{name}: changed: {changes}")
         except BuildError as error:
             failure = {"at": time.time(), "digests": digests, "message": str(error)}
             _write_record(directory, {**record, "failure": failure})

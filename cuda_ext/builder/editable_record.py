@@ -1,8 +1,8 @@
 """``editable.json``: the state of the sources that a package of an editable install was compiled from.
 
-It has the project's root, the file system's description of each source, header and searched directory, and
-the digest of each file. Of the build environment, only ``CUDAARCHS`` is kept. An import reads it, so this
-module loads little.
+It says whether an import compiles changed sources, and has the project's root, the file system's description
+of each source, header and searched directory, and the digest of each file. Of the build environment, only
+``CUDAARCHS`` is kept. An import reads it, so this module loads little.
 """
 
 # ruff: noqa: PTH116, PTH118, PTH123 - pathlib is not loaded where nothing has changed
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 FILE = "editable.json"
-SCHEMA = 1
+SCHEMA = 2
 
 
 def is_editable(directory: Path) -> bool:
-    """Return True if the package in `directory` compiles changed sources when it is imported."""
+    """Return True if the package in `directory` is one of an editable install."""
     return (directory / FILE).is_file()
 
 

@@ -1,4 +1,4 @@
-"""``editable-rebuild = true``: an editable install compiles what has changed when it is imported."""
+"""Editable installs warn of changed sources when imported, or compile them: ``editable-rebuild = true``."""
 
 from __future__ import annotations
 
@@ -144,10 +144,24 @@ def test_an_unchanged_project_is_not_compiled(project: Path) -> None:
     assert printed(project, **NO_CACHE) == ("fill", "")
 
 
-def test_without_the_key_nothing_is_compared(tmp_path: Path) -> None:
-    place = install(write_project(tmp_path, TABLE.replace(KEY, ""), FILES))
-    assert not is_editable(place)
-    assert "editable" not in (place / "__init__.py").read_text()
+def test_without_the_key_an_import_warns_of_changes(tmp_path: Path) -> None:
+    install(write_project(tmp_path, TABLE.replace(KEY, ""), FILES))
+    settle(tmp_path)
+    shown = {"PYTHONWARNINGS": "default"}
+    assert printed(tmp_path, **shown) == ("fill", "")
+    replace(tmp_path / "device/fill.cu", "fill(", "draw(")
+    problem = "its kernels are older than its sources; changed: device/fill.cu"
+    warning = (
+        f"<string>:1: UserWarning: p.kernels: {problem}; run cuda-ext build in {tmp_path}, "
+        "or set editable-rebuild = true\n"
+    )
+    assert printed(tmp_path, f"{NAMES}; import p.kernels", **shown) == ("fill", warning)
+    doctor = "import sys; from cuda_ext.cli.doctor import doctor; sys.argv[1:] = ['p.kernels']; doctor()"
+    assert problem in " ".join(python(tmp_path, doctor).stdout.split())
+    assert command_line.run("build", tmp_path)[0] == 0
+    assert printed(tmp_path, **shown) == ("draw", "")
+    replace(tmp_path / "pyproject.toml", '"sm_90"', "7")
+    assert "p.kernels: its project cannot be read any more: " in printed(tmp_path, **shown)[1]
 
 
 # What is changed.
@@ -166,7 +180,8 @@ def test_an_edited_source_is_compiled(project: Path) -> None:
     assert printed(project, ARCHITECTURES)[0] == "sm_80"
     replace(project / "pyproject.toml", KEY, "")
     assert printed(project) == ("fill", "")
-    assert not is_editable(project / "src/p/kernels")
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    assert "run cuda-ext build" in printed(project, PYTHONWARNINGS="default")[1]
 
 
 def test_an_edited_header_is_noticed_however_old_it_looks(project: Path) -> None:
@@ -281,7 +296,7 @@ def test_a_module_that_cannot_be_compiled_is_not_imported(project: Path) -> None
     assert printed(project) == ("fill", "")
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"schema": 2}'])
+@pytest.mark.parametrize("damage", ["{", "[]", '{"schema": 1}'])
 def test_a_damaged_record_is_reported(damage: str, project: Path) -> None:
     (project / "src/p/kernels/editable.json").write_text(damage)
     assert (

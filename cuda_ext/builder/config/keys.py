@@ -186,11 +186,11 @@ class BuildSettings:
     editable_rebuild: bool = _key(
         FLAG,
         False,
-        "Compile changed sources when a module of an editable install is imported. The importing environment "
-        "needs a compiler, such as that of `cuda-ext[cu13]`, only if sources have changed. If the "
-        "compilation fails, the import fails. Supported by setuptools and hatchling. scikit-build-core and "
-        "meson-python have their own rebuilding, and CMake has none. On file systems without locks, the "
-        "import of changed sources fails until `cuda-ext build` has run.",
+        "Compile changed sources when a module of an editable install is imported; without it, the import "
+        "warns of them. The importing environment needs a compiler, such as that of `cuda-ext[cu13]`, only "
+        "if sources have changed. If the compilation fails, the import fails. Supported by setuptools and "
+        "hatchling. scikit-build-core and meson-python have their own rebuilding, and CMake has none. On "
+        "file systems without locks, the import of changed sources fails until `cuda-ext build` has run.",
     )
 
 

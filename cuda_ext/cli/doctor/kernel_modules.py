@@ -6,7 +6,10 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 
+from cuda_ext.builder.editable_package import describe_changes
+from cuda_ext.builder.editable_record import is_editable
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.machine import Gpus
 from cuda_ext.cli.installed import InstalledModule, installed_modules, named_modules
@@ -70,6 +73,10 @@ def _check_manifest(module: InstalledModule, manifest: Manifest, gpus: Gpus) -> 
     count = format_count(len(manifest.kernels), "kernel")
     place = module.distribution or module.place
     yield Finding("ok", module.name, f"{count}, for {architectures}; {place}")
+    if is_editable(Path(module.place)):
+        problem, remedy = describe_changes(module.name, module.place)
+        if problem:
+            yield Finding("warning", module.name, problem, remedy)
     capabilities = [capability for _, capability in gpus.devices]
     for capability in dict.fromkeys(capabilities):
         ordinals = [f"GPU {ordinal}" for ordinal, own in enumerate(capabilities) if own == capability]
