@@ -246,6 +246,10 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
         kernels.combine(out, xs[0], *xs[1], 64, by=(2, 3), grid=1)
     print(len(counted))
     kernels.combine(out, xs, 64, bias, ACT="relu", by=(2, 3), grid=1)
+    # Triton's own objects, as in its launches: a function by its name, a dtype, a constexpr by its value.
+    import triton.language as tl
+    def relu(): pass
+    kernels.combine(out, xs, 64, bias, ACT=relu, DTYPE=tl.float32, BLOCK=tl.constexpr(128), grid=1)
     kernels.combine(out=out, xs=xs, n=64, grid=1)
     kernels.combine.__kernels__[0](out, xs, bias=bias, n=64, DTYPE="fp32", grid=1)
     # All as the function has them, constants too.
@@ -276,7 +280,7 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     )
     for line, text in zip(done.output[3:], answers, strict=True):
         assert text in line
-    assert len(done.launches) == 15
+    assert len(done.launches) == 16
     bias = "0004000000000000"
     assert [bias in launch for launch in done.launches[-3:]] == [False, True, False]
 

@@ -129,15 +129,18 @@ def spelled_constants(value: object) -> set[str]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return the number or text that stands for `value`: that of an enumeration, and the name of a dtype."""
-    if isinstance(value, Enum):
+    """Return the number or text that stands for `value`: that of an enumeration, and the name of a dtype.
+
+    Triton's constexpr stands for its value, and a function for its name.
+    """
+    if isinstance(value, Enum) or type(value).__name__ == "constexpr":
         value = value.value
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.bool_):
         return bool(value)
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
-    if isinstance(value, type):  # of numpy's scalars
+    if callable(value) and hasattr(value, "__name__"):  # a function, or the type of numpy's scalars
         return value.__name__
     return str(value).removeprefix("torch.") if "dtype" in type(value).__name__.lower() else value
 

@@ -177,12 +177,13 @@ def _read_value(module: ModuleType, name: str, node: ast.expr) -> Any:
         return tuple(_read_value(module, name, item) for item in node.elts)
     if not isinstance(node, ast.Name):
         return ast.literal_eval(node)
-    names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
     text = node.id
-    spelled = names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text))
-    for owner, kind in ((triton.language, triton.language.dtype), (module, triton.JITFunction)):
-        if isinstance(value := getattr(owner, spelled, None), kind):
-            return value
+    language = vars(triton.language).items()
+    dtypes = {each: value for each, value in language if isinstance(value, triton.language.dtype)}
+    dtypes |= {spell_constant(value): value for value in dtypes.values()}
+    function = getattr(module, text, None)
+    if text in dtypes or isinstance(function, triton.JITFunction):
+        return dtypes.get(text, function)
     raise CompilationError(
         f"{name}={text} is neither a value nor a dtype, nor a function with @triton.jit",
         remedy="quote it if it is a string",

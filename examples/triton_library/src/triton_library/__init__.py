@@ -1,0 +1,3 @@
+"""Operators of PyTorch in Triton, in the manner of large libraries."""
+
+VERSION = "2.1"

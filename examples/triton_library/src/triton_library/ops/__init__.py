@@ -1,0 +1,1 @@
+"""One module for each operator: its kernels, and functions of tensors that launch them."""
