@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from cuda_ext.compiler.candidates_of_kernels import find_candidates
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
-from cuda_ext.facts.candidates import Candidate, Variants
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
@@ -173,7 +173,7 @@ def assemble(
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
-        variants=tuple(_specialised(plan.name, libraries)),
+        variants=tuple(find_candidates(plan.name, libraries)),
         structures=tuple(_structures(libraries)),
         constants=tuple(_constants(plan, libraries)),
     )
@@ -299,30 +299,6 @@ def _constants(plan: ModulePlan, libraries: Sequence[Library]) -> Iterable[Const
                 remedy="spell it as C++ does behind the last line of a source, with all namespaces",
             )
     return known.values()
-
-
-def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:
-    """Group the kernels that were compiled under conditions by name; the one without a condition is last."""
-    by_name: dict[str, list[Candidate]] = {}
-    kernels: dict[str, Kernel] = {}
-    for library in libraries:
-        kernels |= {kernel.expression: kernel for kernel in library.kernels}
-        for expression, conditions in library.conditions.items():
-            own = by_name.setdefault(expression.partition(" if ")[0], [])
-            own += (Candidate(expression, condition) for condition in conditions or ((),))
-    for name, candidates in by_name.items():
-        if any(candidate.when for candidate in candidates):
-            first, *others = (kernels[candidate.kernel] for candidate in candidates)
-            for other in others:
-                if other.hidden != first.hidden or [p._replace(offset=0) for p in other.parameters] != [
-                    p._replace(offset=0) for p in first.parameters
-                ]:
-                    raise BuildError(
-                        f"{first.signature} and {other.signature} have one name and other parameters",
-                        where=module,
-                        remedy="give them different names, or the same parameters",
-                    )
-            yield Variants(name, tuple(sorted(candidates, key=lambda c: not c.when)), specialised=True)
 
 
 def _check_same(

@@ -43,7 +43,8 @@ class Candidate(NamedTuple):
         return " and ".join(map(str, self.when))
 
     def __str__(self) -> str:
-        return f"{self.kernel} if {self.condition}" if self.when else self.kernel
+        name = self.kernel.partition(" if ")[0]
+        return f"{name} if {self.condition}" if self.when else name
 
 
 class Variants(NamedTuple):
@@ -51,15 +52,21 @@ class Variants(NamedTuple):
 
     The last candidate is the default. All have the same parameters. The candidates of ``specialised``
     variants are one kernel, compiled under several conditions. They have no names of their own, and not all
-    have a default. A kernel compiled for several conditions is a candidate for each.
+    have a default. A kernel compiled for several conditions is a candidate for each. Specialised variants may
+    also stand for kernels with names of their own, whose constants a launch derives from its arguments.
     """
 
     name: str
     candidates: tuple[Candidate, ...]
     specialised: bool = False
 
+    @property
+    def is_one_kernel(self) -> bool:
+        """True if the candidates are one kernel, which has their name."""
+        return self.specialised and all(c.kernel.partition(" if ")[0] == self.name for c in self.candidates)
+
     def __str__(self) -> str:
-        if self.specialised:
+        if self.is_one_kernel:
             conditions = [f"if {c.condition}" if c.when else "and for all arguments" for c in self.candidates]
             return f"compiled {', '.join(conditions)}"
         *conditional, default = self.candidates

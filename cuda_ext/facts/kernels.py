@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    import cuda_ext.facts.candidates
     import cuda_ext.facts.launches
 
 ParameterKind: TypeAlias = Literal[
@@ -105,7 +106,8 @@ class Kernel(NamedTuple):
     for, as Python spells them, or template arguments by the names of their parameters: types as in C++,
     enumerators as ``(Mode)1``. A call may give them by name to choose the kernel, or at their positions in
     ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
-    ``options`` are those of the front-end, such as ``num_warps``, which a call may repeat.
+    ``options`` are those of the front-end, such as ``num_warps``, which a call may repeat. If a call does
+    not give a constant in ``derived``, a launch takes the kernel with the least whose terms all hold.
     """
 
     expression: str
@@ -117,6 +119,7 @@ class Kernel(NamedTuple):
     configuration: Mapping[str, str] = {}
     order: tuple[str, ...] = ()
     options: Mapping[str, str] = {}
+    derived: Mapping[str, tuple["cuda_ext.facts.candidates.Term", ...]] = {}
 
     def __hash__(self) -> int:
         return hash((self.expression, self.parameters))  # a mapping has no hash
@@ -142,6 +145,11 @@ class Kernel(NamedTuple):
             and sum(self.sizes) <= LARGEST_PARAMETERS
             and all(hidden.is_derivable(arrays) for hidden in self.hidden)
         )
+
+    @property
+    def name(self) -> str:
+        """The expression without the condition of a specialised kernel."""
+        return self.expression.partition(" if ")[0]
 
     @property
     def signature(self) -> str:

@@ -122,7 +122,7 @@ class Manifest(NamedTuple):
     def named_kernels(self) -> tuple[Kernel, ...]:
         """The kernels that have names of their own, with specialised variants as one kernel."""
         kernels = {kernel.expression: kernel for kernel in self.kernels}
-        for variants in filter(lambda each: each.specialised, self.variants):
+        for variants in filter(lambda each: each.is_one_kernel, self.variants):
             own = [kernels.pop(name, None) for name in {c.kernel: None for c in variants.candidates}]
             if own and own[-1]:  # damaged manifests may lack it
                 kernels[variants.name] = own[-1]._replace(expression=variants.name)

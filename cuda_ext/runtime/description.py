@@ -9,6 +9,7 @@ from cuda_ext.facts.candidates import Variants
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import Image
+from cuda_ext.facts.spelled_variants import spell_variants
 from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.quantities import format_size
@@ -42,12 +43,14 @@ class Description(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compilers}"]
-        specialised = {each.name: each.candidates for each in self.variants if each.specialised}
+        specialised = {each.name: each.candidates for each in self.variants if each.is_one_kernel}
         for kernel in self.kernels:
             candidates = specialised.get(kernel.expression, ())
             conditions = (f"if {each.condition}" if each.when else "otherwise" for each in candidates)
             lines += [f"  {kernel.signature}", *(f"    {condition}" for condition in conditions)]
-        lines += (f"  {each.name}: {each}" for each in self.variants if not each.specialised)
+        lines += (
+            f"  {spell_variants(each, self.kernels)}" for each in self.variants if not each.is_one_kernel
+        )
         lines += (f"  {structure.declaration}" for structure in self.structures)
         lines += (f"  {constant.declaration}" for constant in self.constants)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)

@@ -104,11 +104,9 @@ class Kernel(FastLaunch):
             self._is_new = False
             if self._prepare((*arguments, *keywords.values())):
                 return self(*arguments, **keywords)
-        from cuda_ext.runtime.launch.arguments import describe_value
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
-            is_meant,
             name_arguments,
             option_names,
         )
@@ -119,28 +117,34 @@ class Kernel(FastLaunch):
             return self(*flat[0], **flat[1])
         if by_name := name_arguments([self._kernel], arguments, keywords):
             return self(**by_name)
-        if constants := (self.constants.keys() & keywords.keys()) - OPTIONS:
-            from cuda_ext.formats.spelling import plain_name
-
-            template = plain_name(self.expression)
-            meanings = self._library.manifest.units[self._kernel.unit].meanings
+        if constants := ((self.constants.keys() | self._kernel.derived) & keywords.keys()) - OPTIONS:
             for name in constants:
-                value = keywords.pop(name)
-                if is_meant(value, self.constants[name], template, meanings):
-                    if isinstance(value, Hashable):
-                        self._learned[name].setdefault(value, value)
-                else:
-                    raise ArgumentError(
-                        f"{self.expression} was compiled for {name}={self.constants[name]}, not "
-                        f"{describe_value(value)}",
-                        where=f"argument {name!r}",
-                    )
+                self._check_constant(name, keywords.pop(name))
             return self(*arguments, **keywords)
         options, named = LaunchOptions.split(keywords)
         if callable(options.grid):
             grid = self._launcher.evaluate_grid(options.grid, arguments, named, options)
             return self(*arguments, **{**keywords, "grid": grid})
         return self._launch(arguments, named, options)
+
+    def _check_constant(self, name: str, value: object) -> None:
+        """Check the `value` that a call gives for the constant `name`, and let C know it."""
+        from cuda_ext.formats.spelling import plain_name
+        from cuda_ext.runtime.launch.arguments import describe_value
+        from cuda_ext.runtime.launch.python_arguments import is_meant
+
+        if (text := self.constants.get(name)) is None:  # a launch derives it
+            is_right, expected = isinstance(value, SupportsIndex), "takes a number"
+        else:
+            meanings = self._library.manifest.units[self._kernel.unit].meanings
+            is_right = is_meant(value, text, plain_name(self.expression), meanings)
+            expected = f"was compiled for {name}={text}"
+        if not is_right:
+            raise ArgumentError(
+                f"{self.expression} {expected}, not {describe_value(value)}", where=f"argument {name!r}"
+            )
+        if isinstance(value, Hashable):
+            self._learned[name].setdefault(value, value)
 
     def _without_options(
         self, names: Set[str], arguments: Sequence[object], keywords: Mapping[str, Any]

@@ -57,11 +57,17 @@ class OverloadIndex:
         shapes: dict[tuple[object, ...], _Shape] = {}
         # The kernels with a constant, by its name and text.
         self._with: dict[str, dict[str, int]] = {}
+        # Constants that launches derive, and the kernels with them; another kernel stands for these.
+        self._derived: set[str] = set()
+        self._members = 0
         for number, kernel in enumerate(kernels):
             bit = 1 << number
             for name, text in kernel.constants.items():
                 texts = self._with.setdefault(name, {})
                 texts[text] = texts.get(text, 0) | bit
+            if kernel.derived:
+                self._derived.update(kernel.derived)
+                self._members |= bit if kernel.derived.keys() & kernel.constants.keys() else 0
             key = (
                 *(parameter.name for parameter in kernel.parameters),
                 None,
@@ -133,10 +139,15 @@ class OverloadIndex:
 
     def _choose_by_constants(self, wanted: Mapping[str, object]) -> int:
         """Return the kernels with these constants, which may be parameters of others; 0 without one."""
-        chosen = self._all
+        chosen = self._candidates_for(wanted)
         for name, value in wanted.items():
             chosen &= self._that_have(name, value) | self._without[name]
         return chosen
+
+    def _candidates_for(self, wanted: Mapping[str, object]) -> int:
+        """Return the kernels among which constants choose: if none is derived, those that derive them."""
+        is_given = bool(self._derived & wanted.keys())
+        return (not is_given and self._all & ~self._members) or self._all
 
     def choose_by_constants(self, wanted: Mapping[str, object]) -> list[Kernel]:
         """Return the kernels that have these constants.
@@ -151,7 +162,7 @@ class OverloadIndex:
                     f"no kernel has a template parameter {name!r}",
                     remedy="; ".join(filter(None, [hint, known])),
                 )
-        chosen = self._all
+        chosen = self._candidates_for(wanted)
         for name, value in wanted.items():
             chosen &= self._that_have(name, value)
         if not chosen:
@@ -279,7 +290,8 @@ class _Shape:
         Return ``None`` if the kernels have other parameters.
         """
         rest = self._positions.keys() - [p.name for p in self.kernel.parameters[: len(arguments)]]
-        if len(arguments) > len(self._types) or named.keys() - self.kernel.constants.keys() != rest:
+        constants = self.kernel.constants.keys() | self.kernel.derived.keys()
+        if len(arguments) > len(self._types) or named.keys() - constants != rest:
             return None
         by_name = (self._types[self._positions[name]] if name in rest else {} for name in named)
         return [types.values() for types in (*self._types[: len(arguments)], *by_name)]

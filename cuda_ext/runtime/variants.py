@@ -76,6 +76,10 @@ class Variants(Kernel):
         """
         print(self._launcher.explain(arguments, launch))
 
+    @property
+    def _is_fixed(self) -> bool:
+        return self._launcher.is_fixed
+
     def _load(self, device: Device) -> LoadedKernel:
         return self._launcher.load(device)
 
@@ -137,8 +141,9 @@ class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: facts.Variants) -> None:
+        kernel = library.names.kernel(variants.name) if variants.specialised else candidates[-1].kernel
         common = reduce(and_, (each.kernel.options.items() for each in candidates))
-        kernel = candidates[-1].kernel._replace(expression=variants.name, options=dict(sorted(common)))
+        kernel = kernel._replace(expression=variants.name, options=dict(sorted(common)))
         is_fixed = any(each.is_fixed for each in candidates)
         super().__init__(kernel, self._raise_ambiguous, is_fixed, candidates[-1].structures)
         self.variants = variants
@@ -171,7 +176,7 @@ class _VariantsLauncher(Launcher):
         raise ArgumentError(
             f"was compiled only on conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
             where=self.variants.name,
-            remedy=f"it is {self.variants}",
+            remedy=_advise_value(candidates[-1].launcher.kernel, numbers) or f"it is {self.variants}",
         )
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
@@ -241,6 +246,18 @@ class _VariantsLauncher(Launcher):
         return self._by_capability[device.capability]
 
 
+def _advise_value(largest: kernels.Kernel, numbers: Mapping[str, int]) -> str:
+    """Say which value of a derived constant would suffice, where the `largest` does not; or nothing."""
+    for name, terms in largest.derived.items():
+        factor, wrong = 1, [t for t in terms if t.number > 0 and not holds(t, numbers[t.name])]
+        while any(numbers[term.name] > term.number * factor for term in wrong):
+            factor *= 2
+        if factor > 1:
+            text = largest.constants[name]
+            return f"the largest is {name}={text}; add {int(text) * factor} to {name} in `instantiate`"
+    return ""
+
+
 # What C takes of an argument: its value, or a member with so many bytes.
 _MEMBERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 
@@ -272,6 +289,6 @@ def _plain_value(value: Any, copies: Mapping[HostArray, int]) -> Any:
 def _title(kernel: kernels.Kernel, candidate: facts.Candidate, variants: facts.Variants) -> tuple[str, str]:
     """Return the text that identifies a candidate (its name or its values), and its condition."""
     when = f"if {candidate.condition}" if candidate.when else ""
-    if not variants.specialised:
-        return candidate.kernel, when
+    if not variants.is_one_kernel:
+        return candidate.kernel.partition(" if ")[0], when
     return when or "otherwise", ", ".join(f"{name}={value}" for name, value in kernel.configuration.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
@@ -23,6 +23,8 @@ from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import ConfigError, closest_name, shorten
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+# A constant that a launch derives: BLOCK={next_power_of_2(n)}. A name alone is a placeholder.
+_DERIVED = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*\{(?![A-Za-z_]\w*\})([^{}]+)\}")
 # A placeholder without values in an expression; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
 
@@ -50,6 +52,8 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
     if "kernel" not in table and (close := closest_name("kernel", table)):
         raise ConfigError("unknown key", where=key_path(where, close), remedy="did you mean 'kernel'?")
     pattern = _PATTERN.check(table.get("kernel"), f"{where}.kernel")
+    derived = dict(_DERIVED.findall(pattern))
+    pattern = _DERIVED.sub(r"\1={\1}", pattern)
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     for name in table:
         if name != "kernel" and name not in placeholders:
@@ -59,13 +63,25 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
                 remedy="put it there, or take the key out",
             )
     for name in placeholders:
-        if name not in table:
+        if name not in table and name not in derived:
             raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
-    values = [_VALUES.check(table[name], f"{where}.{name}") for name in placeholders]
+    given = {name: _VALUES.check(table[name], f"{where}.{name}") for name in placeholders if name in table}
+    given |= {name: _derive(name, text, given.get(name, ()), where) for name, text in derived.items()}
+    values = [given[name] for name in placeholders]
     # The text between placeholders, and their names at odd positions.
     parts = list(enumerate(_PLACEHOLDER.split(pattern)))
     combinations = (dict(zip(placeholders, each, strict=True)) for each in itertools.product(*values))
     return ("".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations)
+
+
+def _derive(name: str, expression: str, values: Sequence[str], where: str) -> Sequence[str]:
+    from cuda_ext.compiler.front_ends.derived_constants import derive_values  # few tables need it
+
+    try:
+        return derive_values(expression, values)
+    except ValueError as error:
+        problem, _, remedy = str(error).partition(": ")
+        raise ConfigError(problem, where=f"{where}.{name}", remedy=remedy) from None
 
 
 def _check_value(value: object, where: str) -> str:

@@ -70,9 +70,16 @@ def check_instantiations(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
         function = functions[each.function]
-        for configured in tuning.configure(each, function) if tuning else [each]:
+        alternatives = each.alternatives
+        if tuning:
+            alternatives = [
+                c for alternative in alternatives for c in tuning.configure(alternative, function)
+            ]
+        for configured in alternatives:
             _check_parameters(configured, function, here)
-            for term in chain.from_iterable(configured.when):
+            for name in configured.derived:
+                check_parameter(name, function, here)
+            for term in chain.from_iterable((*configured.when, *configured.derived.values())):
                 check_comparable(term, configured.parameters, here)
             if not configured.conditions or any(map(can_hold, configured.conditions)):
                 checked[str(configured)] = None

@@ -9,6 +9,7 @@ from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
 from cuda_ext.cli.inspect.contents import Contents, Module, spell_options
 from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
 from cuda_ext.cli.terminal import show_line
+from cuda_ext.facts.spelled_variants import spell_variants
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.formats.quantities import format_count, format_size
 
@@ -197,8 +198,8 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
     share = f", {module.size / contents.size:.0%} of the {contents.kind}" if contents.size else ""
     yield "size", f"{format_size(module.size)}{share if module.size != contents.size else ''}"
     for variants in manifest.variants:
-        if not variants.specialised:
-            yield "variants", f"{variants.name}: {variants}"
+        if not variants.is_one_kernel:
+            yield "variants", spell_variants(variants, manifest.named_kernels)
 
 
 def _kernel_row(architecture: str, resources: Resources | None, launch: str | None) -> Row:

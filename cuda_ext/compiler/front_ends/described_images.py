@@ -51,7 +51,7 @@ def describe_images(
                 remedy="describe each kernel once, under a name of its own or with another condition",
             )
         described[kernel.lowered] = _described(each, signatures.kernels[kernel.lowered].parameters, where)
-        for condition in each.when:
+        for condition in (*each.when, *kernel.derived.values()):
             check_terms(condition, kernel.expression, kernel.parameters, kernel.hidden, where)
         if each.launch:
             _check_launch(each.expression, each.launch, where)

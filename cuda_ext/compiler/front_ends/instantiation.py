@@ -4,13 +4,17 @@ A configuration may follow the parameters, if a kernel has several. A launch tak
 holds: ``softmax(out: *fp16:16, n: i32)(BLOCK=1024, num_warps=8) if sm_90 and n >= 512``.
 
 Arrays have axes, ``f16[?, 64]:16``. Their strides follow a semicolon if the last stride is not 1.
+
+A type may be followed by a value, ``stride: i32=1?``: one kernel is for this constant, and one for the type.
+A constant may be followed by a condition, ``BLOCK=512 if n <= 512`` or ``BLOCK=1024 otherwise``: a launch
+that does not give the constant takes the least whose condition holds.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -18,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 from cuda_ext.errors import shorten
 from cuda_ext.facts.candidates import Term
-from cuda_ext.formats.variant_conditions import Condition, parse_either, spell
+from cuda_ext.formats.variant_conditions import Condition, parse, parse_either, spell
 from cuda_ext.text.brackets import split_arguments, take_parentheses
 
 
@@ -38,7 +42,7 @@ class TypedParameter(NamedTuple):
 
     If the parameter of the function is a tuple, which may contain others, ``path`` has the position in each.
     An array has ``axes``; its type is that of the elements. Its divisor must divide the address, and the
-    strides in bytes.
+    strides in bytes. With a ``constant``, it is compiled for this value, too.
     """
 
     name: str
@@ -46,6 +50,7 @@ class TypedParameter(NamedTuple):
     divisor: int = 1
     path: tuple[int, ...] = ()
     axes: tuple[Axis, ...] = ()
+    constant: str = ""
 
     @property
     def argument(self) -> str:
@@ -54,7 +59,8 @@ class TypedParameter(NamedTuple):
 
     @property
     def spelled_type(self) -> str:
-        return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}"
+        constant = f"={self.constant}?" if self.constant else ""
+        return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}{constant}"
 
     def terms(self, stride_divisor: int = 1) -> Iterator[Term]:
         """Yield the assumptions about its values as terms of conditions.
@@ -94,6 +100,7 @@ class Instantiation:
     ``constants`` are the values of other parameters and of the front-end's options, as Python spells them.
     ``configuration`` are such values that are not in the kernel's name. ``when`` has conditions on the
     arguments and the GPU of a launch besides the divisors of the types; one must hold if there are any.
+    Constants that are ``derived`` from arguments have their conditions there.
     """
 
     function: str
@@ -101,6 +108,7 @@ class Instantiation:
     constants: Mapping[str, str]
     configuration: Mapping[str, str] = field(default_factory=dict)
     when: tuple[Condition, ...] = ()
+    derived: Mapping[str, Condition] = field(default_factory=dict)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -116,6 +124,25 @@ class Instantiation:
         """Return the same instantiation without divisors."""
         return replace(self, parameters=tuple(p.without_hints() for p in self.parameters))
 
+    @property
+    def alternatives(self) -> list[Instantiation]:
+        """The instantiations that it stands for: those with more constants of parameters first.
+
+        Either all parameters have their numbers or none; each may be ``None``, which no other value is.
+        """
+        names = [p.name for p in self.parameters if p.constant == "None"]
+        numbers = {p.name for p in self.parameters if p.constant} - {*names}
+        chosen: list[set[str]] = [numbers, set()] if numbers else [set()]
+        for name in names:
+            chosen = [each | more for each in chosen for more in ({name}, set())]
+        return [self._with_constants(each) for each in chosen]
+
+    def _with_constants(self, names: Collection[str]) -> Instantiation:
+        """Return the instantiation with the constants of the parameters `names`, and types for the others."""
+        typed = tuple(p._replace(constant="") for p in self.parameters if p.name not in names)
+        given = {p.name: p.constant for p in self.parameters if p.name in names}
+        return replace(self, parameters=typed, constants={**self.constants, **given})
+
     def in_order(self, names: Sequence[str]) -> Instantiation:
         """Return the same with the parameters in the order of `names`, those of the function."""
         return replace(self, parameters=tuple(sorted(self.parameters, key=lambda p: names.index(p.name))))
@@ -129,12 +156,14 @@ class Instantiation:
         typed = [f"{name}: {_spell_type(type_)}" for name, type_ in self.types.items()]
         configuration = f"({_spell_constants(self.configuration)})" if self.configuration else ""
         when = f" if {spell(self.when)}" if self.when else ""
-        arguments = ", ".join(filter(None, [*typed, _spell_constants(self.constants)]))
+        constants = _spell_constants(self.constants, self.derived)
+        arguments = ", ".join(filter(None, [*typed, constants]))
         return f"{self.function}({arguments}){configuration}{when}"
 
 
-def _spell_constants(constants: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in constants.items())
+def _spell_constants(constants: Mapping[str, str], derived: Mapping[str, Condition] = {}) -> str:
+    conditions = {name: f" if {spell([when])}" if when else " otherwise" for name, when in derived.items()}
+    return ", ".join(f"{name}={value}{conditions.get(name, '')}" for name, value in constants.items())
 
 
 def _spell_axes(axes: Sequence[Axis]) -> str:
@@ -179,6 +208,7 @@ _TYPE = re.compile(r"\s*([^:\[\]<>]+?(?:<[^<>]*>)?)\s*(?:\[([^\[\]]*)\])?\s*(?::
 _LENGTH = re.compile(r"\s*(?:\?\s*(?::\s*(?P<divisor>\d{1,3}))?|(?P<number>\d{1,9}))\s*")
 _STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
+_DERIVED = re.compile(r"([^'\"]+?)\s+(?:if\s+(.+)|otherwise)", re.DOTALL)
 _DEEPEST = 8  # the limit of tuples within tuples
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -194,8 +224,10 @@ def parse_instantiation(text: str) -> Instantiation:
         )
     inner, rest = call
     configured, rest = take_parentheses(rest) or ("", rest)
-    parameters, constants = _parse_arguments(inner)
-    others, configuration = _parse_arguments(configured)
+    parameters, constants, derived = _parse_arguments(inner)
+    others, configuration, conditional = _parse_arguments(configured)
+    if conditional:
+        raise ValueError(f"{min(conditional)!r}: the condition of a configuration stands behind it")
     if others:
         raise ValueError(f"a configuration has values, as in ({others[0].name}=1), and no types")
     given = {parameter.name for parameter in parameters} | constants.keys()
@@ -207,7 +239,7 @@ def parse_instantiation(text: str) -> Instantiation:
             f"expected a condition such as 'if n >= 1024' behind the function, found {shorten(rest)!r}"
         )
     conditions = parse_either(when) if when else ()
-    return Instantiation(function[1], parameters, constants, configuration, conditions)
+    return Instantiation(function[1], parameters, constants, configuration, conditions, derived)
 
 
 def instantiate_alike(text: str, built: str, name: str) -> str:
@@ -232,18 +264,22 @@ def instantiate_alike(text: str, built: str, name: str) -> str:
     return str(Instantiation(each.function, parameters, {**each.constants, **given}))
 
 
-def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, str]]:
-    """Divide the arguments `text` into types and constants."""
+def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, str], dict[str, Condition]]:
+    """Divide the arguments `text` into types, constants, and conditions of constants."""
     parameters: list[TypedParameter] = []
     constants: dict[str, str] = {}
+    derived: dict[str, Condition] = {}
     taken: set[str] = set()
     for item in split_arguments(text):
         if typed := _TYPED.fullmatch(item):
             name = typed[1]
             added, constant = [*_parse_types(TypedParameter(name, ""), typed[2].strip())], None
         elif given := _CONSTANT.fullmatch(item):
-            name = given[1]
-            added, constant = [], _parse_constant(name, given[2].strip())
+            name, value = given[1], given[2].strip()
+            if conditional := _DERIVED.fullmatch(value):
+                value = conditional[1]
+                derived[name] = parse(conditional[2]) if conditional[2] else ()
+            added, constant = [], _parse_constant(name, value)
         else:
             raise ValueError(
                 f"{shorten(item)!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024"
@@ -255,7 +291,7 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
         parameters += added
         if constant is not None:
             constants[name] = constant
-    return tuple(parameters), constants
+    return tuple(parameters), constants, derived
 
 
 def _parse_types(of: TypedParameter, text: str) -> Iterator[TypedParameter]:
@@ -271,14 +307,16 @@ def _parse_types(of: TypedParameter, text: str) -> Iterator[TypedParameter]:
 
 
 def _parse_type(of: TypedParameter, text: str) -> TypedParameter:
-    match = _TYPE.fullmatch(text)
-    if not match:
-        raise ValueError(f"{of.name}: {shorten(text)}: expected a type, such as i32 or *fp32:16")
+    typed, _, value = text.partition("=")
+    match = _TYPE.fullmatch(typed)
+    if not match or (value and (of.path or not value.endswith("?"))):
+        raise ValueError(f"{of.name}: {shorten(text)}: expected a type, such as i32, *fp32:16 or i32=1?")
     axes = () if match[2] is None else tuple(_parse_axes(match[2]))
     divisors = [int(match[3] or 1), *(axis.divisor for axis in axes)]
     if not {*divisors}.issubset(_DIVISORS):
         raise ValueError(f"{of.name}: {shorten(text)}: expected a power of two up to 256 behind the colon")
-    return of._replace(type=" ".join(match[1].split()), divisor=divisors[0], axes=axes)
+    constant = _parse_constant(of.name, value[:-1].strip()) if value else ""
+    return of._replace(type=" ".join(match[1].split()), divisor=divisors[0], axes=axes, constant=constant)
 
 
 def _parse_axes(text: str) -> Iterator[Axis]:

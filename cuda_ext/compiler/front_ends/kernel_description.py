@@ -100,6 +100,7 @@ def describe_function(
         configuration=configuration,
         order=tuple(a for name in names for a in order.get(name, ())) if constants else (),
         options={name: value for name, value in values.items() if name not in names},
+        derived=instantiation.derived,
     )
 
 

@@ -121,7 +121,8 @@ class FastLaunch(Launch):
         can_derive = all(map(_can_derive, kernel.hidden))
         parameters = _describe(kernel.parameters, structures) if can_derive else None
         hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
-        learned: dict[str, dict[object, object]] = {sys.intern(name): {} for name in kernel.constants}
+        names = (*kernel.constants, *kernel.derived)
+        learned: dict[str, dict[object, object]] = {sys.intern(name): {} for name in names}
         repeated, given = _constants(kernel)
         constants = (*repeated, *learned.items())
         # Constants by position have the positions of the Python function's arguments.
