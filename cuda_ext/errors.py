@@ -86,11 +86,13 @@ class CompilationError(BuildError):
     """The compiler refused a translation unit; the message contains the compiler's own text.
 
     ``commands`` are the command lines of the compiler, if a build ran it. ``reasons`` are the source and the
-    compiler's texts, if the message also says for which architectures it was compiled.
+    compiler's texts, if the message also says for which architectures it was compiled; the message is about
+    ``compilations`` then.
     """
 
     commands: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    compilations: int = 0
 
 
 class CacheWarning(UserWarning):
@@ -178,18 +180,17 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
 
 def join_errors(errors: Iterable[BuildError]) -> str:
     """Join the texts of `errors`. Of several errors with the same reasons, show one and count the others."""
-    texts: dict[object, list[str]] = {}
+    groups: dict[object, list[BuildError]] = {}
     for error in errors:
         reasons = error.reasons if isinstance(error, CompilationError) else ()
-        alike = texts.setdefault(reasons or str(error), [])
-        if str(error) not in alike:
-            alike.append(str(error))
-    return "\n\n".join(map(_first_of, texts.values()))
+        groups.setdefault(reasons or str(error), []).append(error)
+    return "\n\n".join(map(_first_of, groups.values()))
 
 
-def _first_of(texts: list[str]) -> str:
-    first, *others = texts
-    return f"{first}\n(other instantiations with this error: {len(others)})" if others else first
+def _first_of(errors: list[BuildError]) -> str:
+    first, *others = errors
+    count = sum(error.compilations for error in others if isinstance(error, CompilationError))
+    return f"{first}\n(other compilations with this error: {count})" if count else str(first)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -260,6 +260,7 @@ def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
         # Kernels of a function in Python are units of their own, with their instantiations in the texts.
         own = [text for unit in jobs[0].units if unit.kind in PYTHON for text in unit.instantiate]
         error.reasons = (jobs[0].name, *(_without(text, own) for text in failed))
+        error.compilations = sum(map(len, failed.values()))
         raise error
     return images
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cuda_ext.errors import KernelNotFoundError, did_you_mean, join_names
 from cuda_ext.facts.kernels import Kernel
@@ -12,6 +12,9 @@ from cuda_ext.runtime.arrays.dtypes import type_of_dtype
 from cuda_ext.runtime.launch.python_arguments import ENUMERATOR, plain_value
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.text.brackets import closing_bracket, split_arguments
+
+# The most kernels that a message lists.
+MOST_NEAREST = 5
 
 
 def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
@@ -26,15 +29,14 @@ def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> K
             remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
         )
     if _line_of_function(library, name):
-        built = join_names(library.names.overloads(plain))
         return KernelNotFoundError(
-            f"{name} was not built ahead; built: {built}",
+            f"{name} was not built ahead; built: {_join_nearest(name, library.names.overloads(plain))}",
             where=module,
             remedy=advise_line(library, name),
         )
     kernels = library.names.overloads(plain)
     if kernels or (obstacle and library.on_demand.owner(name)):
-        built = join_names(kernels) or "none"
+        built = _join_nearest(name, kernels) or "none"
         if kernels and "<" in name and not any("<" in kernel for kernel in kernels):
             return KernelNotFoundError(f"{plain} is not a template; built: {built}", where=module)
         jit = f"jit: {obstacle}; " if obstacle else ""
@@ -64,7 +66,10 @@ def spell_alike(kernel: Kernel, wanted: Mapping[str, object], meanings: Mapping[
     names = list(kernel.constants)
     mangled = read_lowered_name(kernel.lowered)
     if mangled is None or not mangled.arguments:  # of a front-end
-        given = {name: f"{name}={plain_value(value)!r}" for name, value in wanted.items()}
+        plain_values = {name: plain_value(value) for name, value in wanted.items()}
+        if any(type(value).__module__ != "builtins" for value in plain_values.values()):
+            return ""  # such as an array
+        given = {name: f"{name}={value!r}" for name, value in plain_values.items()}
         return f"{plain}<{', '.join(given.get(each.partition('=')[0], each) for each in arguments)}>"
     # Without the arguments of parameters without names, the positions are not known.
     known = [
@@ -108,15 +113,24 @@ def _kernels_with_arguments(library: Library, name: str) -> list[str]:
     The order must be that of `name`, which may leave out the prefix of a value: ``BLOCK=``.
     """
 
-    def arguments(expression: str) -> list[str]:
-        return [*split_arguments(expression.partition("<")[2].rpartition(">")[0])]
-
     def holds(built: str) -> bool:
-        rest = iter(arguments(built))
-        return all(any(given in (each, each.partition("=")[2]) for each in rest) for given in arguments(name))
+        rest = iter(_arguments(built))
+        return all(
+            any(given in (each, each.partition("=")[2]) for each in rest) for given in _arguments(name)
+        )
 
     built = [each for each in library.names.overloads(plain_name(name)) if "<" in each]
     return [each for each in built if holds(each)] if name.endswith(">") else []
+
+
+def _arguments(expression: str) -> list[str]:
+    return [*split_arguments(expression.partition("<")[2].rpartition(">")[0])]
+
+
+def _join_nearest(name: str, kernels: Iterable[str]) -> str:
+    """Join the `kernels` whose arguments are most like those of `name`."""
+    wanted = {*_arguments(name)}
+    return join_names(sorted(kernels, key=lambda each: -len(wanted & {*_arguments(each)})), MOST_NEAREST)
 
 
 def _line_of_function(library: Library, name: str) -> str:

@@ -6,7 +6,6 @@ set of kernels with it, as a bit set. A choice looks at each argument once, not 
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -16,10 +15,10 @@ from typing import Any
 from cuda_ext.errors import ArgumentError, did_you_mean, join_names
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.formats.spelling import plain_name
+from cuda_ext.runtime.argument_fit import fits_exactly
 from cuda_ext.runtime.arrays.device_memory import device_memory
-from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
-from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool, make_fields, suggest_array
+from cuda_ext.runtime.launch.arguments import describe_value, make_fields, suggest_array
 from cuda_ext.runtime.launch.configuration import OPTIONS
 from cuda_ext.runtime.launch.python_arguments import (
     is_meant,
@@ -28,11 +27,10 @@ from cuda_ext.runtime.launch.python_arguments import (
     spelled_constants,
     values_of_constant,
 )
-from cuda_ext.runtime.missing_kernel import spell_alike
+from cuda_ext.runtime.missing_kernel import MOST_NEAREST, spell_alike
 
-# The most kernels and types that a message lists.
+# The most types that a message lists.
 _MOST_LISTED = 10
-_MOST_NEAREST = 5
 
 
 class NotBuiltError(ArgumentError):
@@ -196,8 +194,11 @@ class OverloadIndex:
         ]
         fitting = [number for number in range(len(self._kernels)) if among >> number & 1]
         nearest = sorted(fitting, key=lambda number: len(differing[number]))
-        spelled = ", ".join(f"{name}={describe_value(plain_value(value))}" for name, value in wanted.items())
-        names = [self._kernels[number].expression for number in nearest[:_MOST_NEAREST]]
+        spelled = ", ".join(
+            f"an array as {name!r}" if _is_array(value) else f"{name}={describe_value(plain_value(value))}"
+            for name, value in wanted.items()
+        )
+        names = [self._kernels[number].expression for number in nearest[:MOST_NEAREST]]
         error = NotBuiltError(f"no kernel was built for {spelled}", remedy=f"nearest: {join_names(names)}")
         alike = (spell_alike(self._kernels[n], differing[n], self._meanings) for n in nearest)
         error.alike = [*dict.fromkeys(filter(None, alike))]
@@ -235,7 +236,7 @@ class OverloadIndex:
             remedy = f'choose one with brackets, as in kernels["{example}"]{more}:{_signatures(fitting)}'
             return ArgumentError(f"({types}) fits several kernels", remedy=remedy)
         if not matching:
-            return self._refuse_shape(types, named)
+            return self._refuse_shape(types, arguments, named)
         for name, argument, accepted in zip(names, given, accepting, strict=True):
             if not accepted:
                 tried = [p for kernel in self._in(matching) for p in kernel.parameters if p.name == name]
@@ -247,15 +248,21 @@ class OverloadIndex:
         problem = f"({types}) fits no kernel: each argument fits some, and none takes all of them"
         return ArgumentError(problem, remedy=f"built:{listed}")
 
-    def _refuse_shape(self, types: str, named: Mapping[str, object]) -> ArgumentError:
+    def _refuse_shape(
+        self, types: str, arguments: Sequence[object], named: Mapping[str, object]
+    ) -> ArgumentError:
         """Return the error for a number or names of arguments that no kernel has."""
         own = {*self._with, *(p.name for kernel in self.shapes for p in kernel.parameters)}
-        listed = f"built:{_signatures(self._kernels)}"
+        nearest = sorted(self._kernels, key=lambda kernel: -_likeness(kernel, arguments, named))
+        listed = f"built:{_signatures(nearest)}"
         for name in named:
             if name not in own:
                 hint = did_you_mean(name, {*own, *OPTIONS})
                 remedy = "; ".join(filter(None, [hint, listed]))
                 return ArgumentError(f"no kernel has a parameter {name!r}", remedy=remedy)
+        rest = nearest[0].parameters[len(arguments) :]
+        if missing := [f"{p.type} {p.name}" for p in rest if p.name not in named]:
+            return ArgumentError(f"({types}) lacks {join_names(missing)}", remedy=listed)
         counts = sorted({len(kernel.parameters) for kernel in self.shapes})
         constants = f" and the constants {', '.join(self._with)}" if self._with else ""
         problem = f"({types}) fits no kernel: they have {' or '.join(map(str, counts))} parameters{constants}"
@@ -301,7 +308,7 @@ def _fits(types: Iterable[tuple[Parameter, int]], argument: Any) -> tuple[int, i
     """Return the kernels with parameters of these types that the argument fits exactly, or converted."""
     exact = converted = 0
     for parameter, kernels in types:
-        is_exact = _fits_exactly(parameter, argument)
+        is_exact = fits_exactly(parameter, argument)
         if is_exact:
             exact |= kernels
         elif is_exact is not None:
@@ -309,52 +316,21 @@ def _fits(types: Iterable[tuple[Parameter, int]], argument: Any) -> tuple[int, i
     return exact, converted
 
 
-def _fits_exactly(parameter: Parameter, argument: Any) -> bool | None:
-    """Return True if `argument` fits exactly, False if it fits after a conversion; ``None`` if not at all."""
-    match parameter.kind:
-        case "pointer":
-            return _fits_pointer(parameter, argument)
-        case "integer" | "unsigned" | "enum" | "bool":
-            if not isinstance(argument, numbers.Integral) and not is_numpy_bool(argument):
-                return None
-            return _fits_number(parameter, argument, isinstance(argument, bool) == (parameter.kind == "bool"))
-        case "float":
-            if not isinstance(argument, numbers.Real):
-                return None
-            return _fits_number(parameter, argument, not isinstance(argument, numbers.Integral))
-    if parameter.element and (fits := _fits_pointer(parameter, argument)) is not None:
-        return fits  # of a tensor map
-    if structure := getattr(type(argument), "__structure__", None):
-        return True if structure.name == parameter.type else None
-    if isinstance(argument, numbers.Real):
-        # The compiler describes half types as structures.
-        return False if parameter.type in ("__half", "__nv_bfloat16") else None
-    return True
+def _likeness(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> int:
+    """Return how many arguments fit `kernel`, less the parameters that they lack or exceed."""
+    by_name = {parameter.name: parameter for parameter in kernel.parameters}
+    given = [*zip(kernel.parameters, arguments, strict=False)]
+    given += ((by_name[name], value) for name, value in named.items() if name in by_name)
+    constants = sum(kernel.constants.get(n) in spelled_constants(value) for n, value in named.items())
+    fitting = sum(fits_exactly(parameter, value) is not None for parameter, value in given)
+    return fitting + constants - abs(len(by_name) - len(given))
 
 
-def _fits_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> bool:
-    """Return how a number fits: numbers of Python have no width, those of numpy do."""
-    dtype = getattr(argument, "dtype", None)
-    return of_that_kind if dtype is None else dtype_of_typestr(dtype.str) in accepted_dtypes(parameter.type)
-
-
-def _fits_pointer(parameter: Parameter, argument: Any) -> bool | None:
-    if argument is None or type(argument) is int:
-        return False
-    if is_host_array(argument) or isinstance(argument, Out):
-        dtype = dtype_of_typestr(argument.dtype.str)
-    else:
-        try:
-            memory = device_memory(argument)
-        except ArgumentError:
-            return False  # the launch reports the error
-        if memory is None:
-            return None
-        dtype = memory.dtype
-    accepted = accepted_dtypes(parameter.element or "void")
-    if not accepted or not dtype:
-        return False
-    return True if dtype in accepted else None
+def _is_array(value: Any) -> bool:
+    try:
+        return is_host_array(value) or isinstance(value, Out) or device_memory(value) is not None
+    except ArgumentError:  # in other memory
+        return True
 
 
 def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> ArgumentError:
@@ -376,8 +352,8 @@ def _refuse_argument(parameters: Sequence[Parameter], argument: Any) -> Argument
 
 def _signatures(kernels: Sequence[Kernel]) -> str:
     """Write the signatures of the first kernels, one per line."""
-    more = [f"and {len(kernels) - _MOST_LISTED} more"] if len(kernels) > _MOST_LISTED else []
-    return "".join(f"\n  {line}" for line in [*(k.signature for k in kernels[:_MOST_LISTED]), *more])
+    more = [f"and {len(kernels) - MOST_NEAREST} more"] if len(kernels) > MOST_NEAREST else []
+    return "".join(f"\n  {line}" for line in [*(k.signature for k in kernels[:MOST_NEAREST]), *more])
 
 
 def _describe_type(argument: Any) -> str:

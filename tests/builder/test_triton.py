@@ -209,6 +209,28 @@ def test_a_call_of_triton_is_a_call_here(
         assert "scale grid=3,1,1 block=32,1,1 shared=0" in launch
 
 
+@pytest.mark.host_compiler
+def test_mistakes_in_calls_are_answered_by_the_nearest_kernels(
+    tmp_path: Path, fake_driver: Path, messages: Messages
+) -> None:
+    sizes = TABLE.replace("B = [128]", "B = [16, 32, 64, 128]").format(text=TEXT)
+    root = write_project(tmp_path / "project", sizes, FILES)
+    write_importable(build(root)["p.kernels"], tmp_path)
+    script = """
+    from p import kernels
+    from tests.fixtures.device_arrays import ArrayAt
+
+    x, y, half = ArrayAt(4096), ArrayAt(8192), ArrayAt(8192, dtype="<f2")
+    caught(kernels.scale, y, x, 60, 2.0, BLOCK=x, grid=3)
+    caught(kernels.scale, y, x, 60, BLOCK=64, grid=3)
+    caught(kernels.scale, half, x, 60, 2.0, BLOCK=64, grid=3)
+    caught(kernels.scale, half, half, 60, fctor=2.0, BLOCK=64, grid=3)
+    caught(kernels.scale, y, x, 60, 2.0, 3, 4, BLOCK=64, grid=3)
+    caught(lambda: kernels.scale["fp32, BLOCK=256"])
+    """
+    messages(*run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver)).output)
+
+
 def test_what_is_unchanged_is_not_compiled_again(
     project: tuple[Path, Package], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +297,7 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
         "'BLOCK': is given twice",
         "ACT='tanh'",
         "by=tuple",
-        "by=tests.fixtures",
+        "an array as 'by'",
         "argument 'n': expected int",
     )
     for line, text in zip(done.output[3:], answers, strict=True):
@@ -576,6 +598,7 @@ REFUSED = {
     "scales(x: *fp32)": "device/scale.py has no function 'scales'; did you mean 'scale'?",
     "scale(out: *fp32, z: i32)": "scale has no parameter 'z'",
     "scale(out: *fp32)": "the parameter 'x' of scale has neither a type nor a value",
+    'scale(out: *fp32)", "scale (out: *fp32, x: *kfp32:16)': "add x: *kfp32:16, as in another instantiation",
     "scale(out: (*fp32:3, i32))": "out: *fp32:3: expected a power of two up to 256 behind the colon",
     "scale(out: (*fp32, i32)": "expected a function with the types of its parameters",
     "scale(out: ()": "expected a function with the types of its parameters",
@@ -638,7 +661,7 @@ def test_a_mistake_has_the_line_of_its_file(tmp_path: Path) -> None:
     assert ": at device/common.py:6:" in answer
     # Two types, each for aligned arguments and for all.
     assert answer.count("NameError('factr is not defined')") == 1
-    assert "(other instantiations with this error: 3)" in answer
+    assert "(other compilations with this error: 3)" in answer
 
 
 WHOLE = TABLE.format(text=TEXT)

@@ -146,9 +146,8 @@ def test_a_launch_runs_no_python_however_it_names_its_kernel() -> None:
         "ArgumentError: no kernel was built for BLOCK=1000, MODE=True; nearest: ns::many<BLOCK=1, MODE=True>,"
     )
     assert "was compiled for BLOCK=68, not 69" in failure(many["BLOCK=68, MODE=True"], 1, 69, 16, True, **one)
-    assert "fits no kernel: they have 2 parameters and the constants BLOCK, MODE; built:" in failure(
-        many, 1, BLOCK=68, **one
-    )
+    lacking = failure(many, 1, BLOCK=68, **one)
+    assert "(int, BLOCK=int) lacks float* x; built:   ns::many<BLOCK=68, MODE=None>" in lacking
 
 
 class Text(str):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.variant_conditions import LAST, can_hold, may_hold_on, spell
+from cuda_ext.text.brackets import split_arguments, take_parentheses
 
 # The modules from which the decorators of each front-end come.
 _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
@@ -76,7 +78,7 @@ def check_instantiations(
                 c for alternative in alternatives for c in tuning.configure(alternative, function)
             ]
         for configured in alternatives:
-            _check_parameters(configured, function, here)
+            _check_parameters(configured, function, here, texts.values())
             for name in configured.derived:
                 check_parameter(name, function, here)
             for term in chain.from_iterable((*configured.when, *configured.derived.values())):
@@ -127,7 +129,10 @@ def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architect
     return tuple(useful)
 
 
-def _check_parameters(each: Instantiation, function: PythonFunction, where: str) -> None:
+def _check_parameters(
+    each: Instantiation, function: PythonFunction, where: str, texts: Iterable[str]
+) -> None:
+    """Raise :class:`ConfigError` for a wrong or missing parameter; `texts` are all instantiations."""
     given = [*(parameter.name for parameter in each.parameters), *each.constants, *each.configuration]
     for parameter in each.parameters:
         check_parameter(parameter.name, function, where)
@@ -136,8 +141,18 @@ def _check_parameters(each: Instantiation, function: PythonFunction, where: str)
             raise ConfigError(
                 f"the parameter {shorten(name)!r} of {each.function} has neither a type nor a value",
                 where=where,
-                remedy=f"add {name}: i32, or {name}=1 for a constant",
+                remedy=f"add {_spell_elsewhere(name, each.function, texts)}",
             )
+
+
+def _spell_elsewhere(name: str, function: str, texts: Iterable[str]) -> str:
+    """Return the parameter `name` as another instantiation of `function` has it, or how it may look."""
+    for text in texts:
+        arguments = take_parentheses(text.strip().removeprefix(function).strip())
+        for argument in split_arguments(arguments[0]) if arguments else ():
+            if re.match(rf"{name}\s*[:=]", argument):
+                return f"{argument}, as in another instantiation"
+    return f"{name}: i32, or {name}=1 for a constant"
 
 
 # Directories of the project on the import path of its sources.
