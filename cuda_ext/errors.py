@@ -166,8 +166,11 @@ class KernelNotFoundError(CudaExtError, AttributeError, KeyError):
 class ArgumentError(CudaExtError, TypeError, ValueError):
     """An argument of a launch does not fit the kernel's signature; nothing reached the GPU.
 
-    ``signature`` is the kernel's signature, if it is known.
+    ``signature`` is the kernel's signature, if it is known. ``is_missing`` is true if another kernel, which
+    was not built, may take the argument.
     """
+
+    is_missing = False
 
     def __init__(self, problem: str, *, where: str = "", remedy: str = "", signature: str = "") -> None:
         super().__init__(problem, where=where, remedy=remedy)

@@ -350,7 +350,7 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
         return {}
     files = dict(plan.headers)
     for unit in (unit for library in filter(plan.embeds, plan.libraries) for unit in library.units):
-        if unit.kind in ("cu", "ptx"):
+        if unit.kind in ("cu", "ptx", *PYTHON):
             files[unit.name] = unit.source
             files |= unit.headers
     return dict(sorted(files.items()))

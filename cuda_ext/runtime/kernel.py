@@ -74,6 +74,8 @@ class Kernel(FastLaunch):
 
     _library: Library
     _is_new: bool  # true before the first attempt to launch
+    # Called with the error and the call that this kernel refuses: another one may be compiled on demand.
+    _on_refusal: Callable[[ArgumentError, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
 
     @classmethod
     def of(cls, library: Library, kernel: kernels.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
@@ -94,16 +96,25 @@ class Kernel(FastLaunch):
     @cached_property
     def _is_fixed(self) -> bool:
         """True if images fix its launches, except for the grid."""
-        return self._library.manifest.fixes(self._kernel)
+        return self._library.fixes(self._kernel)
 
     def _load(self, device: Device) -> LoadedKernel:
         return self._library.kernel(self._kernel, device)
 
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        if self._on_refusal is None:
+            return self._launch_alone(arguments, keywords)
+        try:
+            return self._launch_alone(arguments, dict(keywords))
+        except ArgumentError as error:
+            refusal = error
+        return self._on_refusal(refusal, arguments, keywords)
+
+    def _launch_alone(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if self._is_new:
             self._is_new = False
             if self._prepare((*arguments, *keywords.values())):
-                return self(*arguments, **keywords)
+                return self._launch_again(arguments, keywords)
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
         from cuda_ext.runtime.launch.python_arguments import (
             flatten_tuples,
@@ -112,19 +123,20 @@ class Kernel(FastLaunch):
         )
 
         if self._is_fixed and (compiled := option_names(self._kernel) & keywords.keys()):
-            return self(*arguments, **self._without_options(compiled, arguments, keywords))
+            kept = self._without_options(compiled, arguments, keywords)
+            return self._launch_again(arguments, kept)
         if flat := flatten_tuples([self._kernel], arguments, keywords):
-            return self(*flat[0], **flat[1])
+            return self._launch_again(*flat)
         if by_name := name_arguments([self._kernel], arguments, keywords):
-            return self(**by_name)
+            return self._launch_again((), by_name)
         if constants := ((self.constants.keys() | self._kernel.derived) & keywords.keys()) - OPTIONS:
             for name in constants:
                 self._check_constant(name, keywords.pop(name))
-            return self(*arguments, **keywords)
+            return self._launch_again(arguments, keywords)
         options, named = LaunchOptions.split(keywords)
         if callable(options.grid):
             grid = self._launcher.evaluate_grid(options.grid, arguments, named, options)
-            return self(*arguments, **{**keywords, "grid": grid})
+            return self._launch_again(arguments, {**keywords, "grid": grid})
         return self._launch(arguments, named, options)
 
     def _check_constant(self, name: str, value: object) -> None:
@@ -145,6 +157,12 @@ class Kernel(FastLaunch):
             )
         if isinstance(value, Hashable):
             self._learned[name].setdefault(value, value)
+
+    def _launch_again(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Launch with arguments in another form, which C may take; the outer call handles a refusal."""
+        if self._on_refusal is None:
+            return self(*arguments, **keywords)
+        return self._launch_alone(tuple(arguments), keywords)
 
     def _without_options(
         self, names: Set[str], arguments: Sequence[object], keywords: Mapping[str, Any]

@@ -34,6 +34,7 @@ from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.manifest_names import Names
 
 if TYPE_CHECKING:
+    from cuda_ext.facts.launches import FixedLaunch
     from cuda_ext.facts.symbols import Symbol
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
     from cuda_ext.runtime.jit.request import Entry, Request
@@ -63,7 +64,7 @@ class Library:
         self._loaded: dict[object, int] = {}
         self._loaded_kernels = ProcessCache()
         # The owners of kernels that were instantiated on demand, by expression.
-        self._owners: dict[str, Owner] = {}
+        self.owners: dict[str, Owner] = {}
 
     @cached_property
     def names(self) -> Names:
@@ -97,10 +98,21 @@ class Library:
                 where=self.manifest.module,
                 remedy="name a __global__ function",
             )
-        self._owners[expression] = owner
+        self.owners[expression] = owner
         if entry.structures:
             self.structures.add(entry.structures, owner.unit)
         return kernel._replace(unit=owner.unit)
+
+    def fixes(self, kernel: Kernel) -> bool:
+        """Return True if images fix the launches of `kernel`, so that a call gives only the grid."""
+        owner = self.owners.get(kernel.expression)
+        return self.manifest.fixes(kernel) or (owner is not None and owner.source.endswith(".py"))
+
+    def architecture(self, kernel: Kernel, device: Device) -> str:
+        """Return the architecture of the image of `kernel` that `device` loads; see :meth:`image`."""
+        if kernel.expression in self.owners:
+            return self._resolve(kernel, device)[0].architecture
+        return self.image(kernel, device).architecture
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         """Load `kernel` on `device`.
@@ -119,8 +131,7 @@ class Library:
                 try:
                     library = self._load(code, device.driver)
                     handle = device.driver.query("cuLibraryGetKernel", OUT, library, _encode(lowered))
-                    fixed = code.launches.get(kernel.expression) if isinstance(code, Image) else None
-                    return LoadedKernel(device, handle, fixed)
+                    return LoadedKernel(device, handle, _fixed_launch(kernel, code))
                 except DriverCallError as error:
                     raise self._explain(error, kernel, code, device) from None
 
@@ -168,7 +179,7 @@ class Library:
 
     def _instantiation(self, entity: Kernel | Symbol, device: Device) -> Request | None:
         """Return the request for `entity` on `device`, if it is a kernel that was instantiated on demand."""
-        if not isinstance(entity, Kernel) or not (owner := self._owners.get(entity.expression)):
+        if not isinstance(entity, Kernel) or not (owner := self.owners.get(entity.expression)):
             return None
         return self.on_demand.request_kernel(owner, entity.expression, device.capability)
 
@@ -264,6 +275,13 @@ class Library:
                 return _explain_jit(explained, self.on_demand.obstacle(unit, driver))
         text = f"the driver refuses {rejected} on {device}: {error}"
         return LoadError(text, where=manifest.module)
+
+
+def _fixed_launch(kernel: Kernel, code: _Code) -> FixedLaunch | None:
+    """Return the launch of `kernel` that `code` fixes; what is compiled on demand has one kernel."""
+    if isinstance(code, Image):
+        return code.launches.get(kernel.expression)
+    return next(iter(code.launches.values()), None)
 
 
 def _encode(lowered: str) -> bytes:

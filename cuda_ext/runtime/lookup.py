@@ -15,14 +15,15 @@ from cuda_ext.errors import (
     escape_controls,
     join_names,
 )
+from cuda_ext.runtime.created_kernels import create_kernel, kernel_of, variants_of
+from cuda_ext.runtime.demanded_calls import DemandingOverloads, has_python
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid, is_launch, takes_numbers
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.fast_launch import GridLaunch, Overloads
+from cuda_ext.runtime.launch.fast_launch import GridLaunch
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
-    from cuda_ext.facts import candidates as facts
     from cuda_ext.runtime.jit.preparation import Preparation
     from cuda_ext.runtime.overloads import NotBuiltError, OverloadIndex
     from cuda_ext.runtime.symbol import Symbol
@@ -63,7 +64,7 @@ class Namespace:
             from cuda_ext.formats.spelling import normalise  # the names of the manifest do not need it
 
             name = _qualify(self, normalise(expression))
-        return _kernel(library, name) if library.names.has_kernel(name) else _look_up(library, name)
+        return kernel_of(library, name) if library.names.has_kernel(name) else _look_up(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return operator.getitem, (self.__library__.module, self.__qualified__)
@@ -75,23 +76,26 @@ class Namespace:
         return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
 
 
-class KernelTemplate(Overloads, Namespace):
+class KernelTemplate(DemandingOverloads, Namespace):
     """A kernel template, or overloaded kernels; brackets select an instantiation or an overload.
 
     A call launches the kernel that fits the types of the arguments. Attributes are those of a namespace of
     the same name.
     """
 
-    __names__: Sequence[str]
     __items__: dict[object, Any]
-    __chosen__: Mapping[str, object] = {}  # what `choose` was given
+    __own__: dict[str, Kernel]
 
     def __new__(cls, library: Library, name: str, kernels: Sequence[str]) -> Self:  # noqa: ARG004
-        only = (_kernel(library, kernels[0]),) if len(kernels) == 1 else ()
-        choosing = tuple(only[0]._learned) if only else ()
-        template = super().__new__(cls, only, choosing)
+        create = create_kernel if has_python(library) else kernel_of
+        own = {kernels[0]: create(library, kernels[0])} if len(kernels) == 1 else {}
+        only = tuple(own.values())
+        template = super().__new__(cls, only, tuple(only[0]._learned) if only else ())
         template.__names__ = kernels
         template.__items__ = {}
+        template.__own__ = own
+        if only and create is create_kernel:
+            only[0]._on_refusal = template.__refuse__
         return template
 
     def __init__(self, library: Library, name: str, kernels: Sequence[str]) -> None:  # noqa: ARG002
@@ -100,19 +104,19 @@ class KernelTemplate(Overloads, Namespace):
     @property
     def __kernels__(self) -> tuple[Kernel, ...]:
         """The kernels of this name; those of a front-end have names that brackets do not take."""
-        return tuple(_kernel(self.__library__, name) for name in self.__names__)
+        return tuple(kernel_of(self.__library__, name) for name in self.__names__)
+
+    def __missing__(self, remedy: str = "") -> ArgumentError:
+        return ArgumentError("none was built ahead", where=self.__qualified__, remedy=remedy)
 
     def __check_names__(self) -> None:
         if not self.__names__:
-            name = self.__qualified__
-            raise ArgumentError(
-                "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
-            )
+            raise self.__missing__(f'choose one as in {self.__qualified__}["float"]')
 
     @cached_property
     def __is_fixed__(self) -> bool:
         """True if images fix the launches. All kernels of a front-end's function are alike in this."""
-        return any(_kernel(self.__library__, name)._is_fixed for name in self.__names__[:1])
+        return any(kernel_of(self.__library__, name)._is_fixed for name in self.__names__[:1])
 
     @cached_property
     def __overloads__(self) -> OverloadIndex:
@@ -168,7 +172,7 @@ class KernelTemplate(Overloads, Namespace):
         except NotBuiltError as error:
             return self.__compile__(error, constants)
         if len(chosen) == 1:
-            return _kernel(self.__library__, chosen[0].expression)
+            return kernel_of(self.__library__, chosen[0].expression)
         template = KernelTemplate(self.__library__, self.__qualified__, [each.expression for each in chosen])
         template.__chosen__ = {**self.__chosen__, **constants}
         return template
@@ -216,12 +220,11 @@ class KernelTemplate(Overloads, Namespace):
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
+        if not self.__names__ and self.__demand__:
+            return self.__compile_call__(self.__missing__(), arguments, keywords)
         self.__check_names__()
         # Calls with known types do not need these.
-        from cuda_ext.runtime.launch.python_arguments import (
-            flatten_tuples,
-            name_arguments,
-        )
+        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, name_arguments
 
         index = self.__overloads__
         if flat := flatten_tuples(index.shapes, arguments, keywords):
@@ -229,12 +232,9 @@ class KernelTemplate(Overloads, Namespace):
         # If constants are given by position, name each argument as the function names it.
         named = name_arguments(index.shapes, arguments, keywords)
         by_position = () if named else arguments
-        from cuda_ext.runtime.overloads import NotBuiltError
-
-        try:
-            kernel = _kernel(self.__library__, index.choose(by_position, named or keywords).expression)
-        except NotBuiltError as error:
-            kernel = self.__compile__(error, named or keywords)
+        kernel = self.__choose_kernel__(by_position, named or keywords)
+        if isinstance(kernel, ArgumentError):
+            return self.__compile_call__(kernel, arguments, keywords)
         result = kernel(*arguments, **keywords)
         # Do not let types whose values were refused choose a kernel for the next call.
         if index.is_remembered(len(arguments)):
@@ -290,26 +290,15 @@ def _look_up(library: Library, name: str) -> Entity:
     return entity
 
 
-def _kernel(library: Library, name: str) -> Kernel:
-    """Find the kernel `name` of the manifest."""
-    if name not in library.kernels:
-        names = library.names
-        variants = names.variants(name) if name in names.specialised else None
-        kernel = _variants(library, variants) if variants else Kernel.of(library, names.kernel(name))
-        library.kernels.setdefault(name, kernel)
-    entity: Kernel = library.kernels[name]
-    return entity
-
-
 def _create(library: Library, name: str) -> Entity:
     names = library.names
     if overloads := names.overloads(name):
         is_alone = len(overloads) == 1 and overloads[0] == name
         if is_alone and (name in names.specialised or name not in names.members):
-            return _kernel(library, name)
+            return kernel_of(library, name)
         return KernelTemplate(library, name, overloads)
     if variants := names.variants(name):
-        return _variants(library, variants)
+        return variants_of(library, variants)
     if symbols := names.symbols(name):
         if len(symbols) == 1:
             from cuda_ext.runtime.symbol import Symbol  # not needed for kernels
@@ -337,7 +326,8 @@ def _create(library: Library, name: str) -> Entity:
         return _look_up(library, meant)
     if "<" in name:
         return _instantiate(library, name)
-    if library.manifest.embedded and library.on_demand.owner(name):
+    on_demand = library.on_demand if library.manifest.embedded else None
+    if on_demand and (on_demand.owner(name) or on_demand.python_owner(name)):
         return KernelTemplate(library, name, ())
     raise _not_found(library, name)
 
@@ -348,17 +338,6 @@ def _spelled_otherwise(library: Library, name: str) -> str | None:
 
     names, units = library.names, library.manifest.units
     return find_meant(name, names.looked_up, lambda each: names.kernel(names.overloads(each)[0]), units)
-
-
-def _variants(library: Library, variants: facts.Variants) -> Kernel:
-    from cuda_ext.runtime.variants import Variants  # few modules have variants
-
-    kernels = library.names.candidates(variants)
-    if variants.specialised:  # the candidates have no names of their own
-        own = {kernel.expression: Kernel.of(library, kernel) for kernel in kernels}
-        return Variants.among(library, [own[kernel.expression] for kernel in kernels], variants)
-    candidates = [_kernel(library, kernel.expression) for kernel in kernels]
-    return Variants.among(library, candidates, variants)
 
 
 def _instantiate(library: Library, name: str) -> Kernel:
@@ -380,7 +359,7 @@ def _instantiate(library: Library, name: str) -> Kernel:
                 # NVRTC knows more spellings of built kernels than the manifest.
                 for built in library.names.overloads(plain_name(name)):
                     if library.names.kernel(built).lowered == compiled.lowered:
-                        return _kernel(library, built)
+                        return kernel_of(library, built)
                 kernel: Kernel = library.kernels.setdefault(name, Kernel.of(library, compiled))
                 return kernel
         except (DriverError, ToolchainError) as error:

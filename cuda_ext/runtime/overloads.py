@@ -37,6 +37,7 @@ class NotBuiltError(ArgumentError):
     """No kernel has these constants. ``alike`` names those that would, the nearest first."""
 
     alike: Sequence[str] = ()
+    is_missing = True
 
 
 class OverloadIndex:
@@ -126,7 +127,9 @@ class OverloadIndex:
             best = best & self._that_have(name, value) or best  # rather than a parameter of any value
         if best and not best & (best - 1):
             return self._kernels[best.bit_length() - 1]
-        raise self._refuse(arguments, named, fits, matching, accepting)
+        error = self._refuse(arguments, named, fits, matching, accepting)
+        error.is_missing = not fits
+        raise error
 
     def is_remembered(self, count: int) -> bool:
         """Return True if a choice with `count` arguments by position depends only on facts that C knows.

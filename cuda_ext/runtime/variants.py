@@ -105,7 +105,7 @@ class _OnGpu(NamedTuple):
     @classmethod
     def of(cls, library: Library, launcher: Launcher, when: Sequence[facts.Term], device: Device) -> _OnGpu:
         try:
-            return cls(launcher, when, library.image(launcher.kernel, device).architecture, "")
+            return cls(launcher, when, library.architecture(launcher.kernel, device), "")
         except DriverError as error:
             return cls(launcher, when, "", error.problem)
 
@@ -141,7 +141,8 @@ class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: facts.Variants) -> None:
-        kernel = library.names.kernel(variants.name) if variants.specialised else candidates[-1].kernel
+        is_built = library.names.has_kernel(variants.name)  # and not compiled on demand
+        kernel = library.names.kernel(variants.name) if is_built else candidates[-1].kernel
         common = reduce(and_, (each.kernel.options.items() for each in candidates))
         kernel = kernel._replace(expression=variants.name, options=dict(sorted(common)))
         is_fixed = any(each.is_fixed for each in candidates)

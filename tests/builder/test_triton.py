@@ -77,6 +77,8 @@ instantiate = [
 TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
 ONE = TEXT.format(T="fp32", B=128)
 SIGNATURE = "scale<fp32, BLOCK=128>(float* out, const float* x, int n, float factor)"
+OTHER = TEXT.format(T="fp16", B=128).replace("num_warps=1", "num_warps=4")
+LINE_TO_ADD = f'add "{OTHER}" to `instantiate` and build again'
 FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), "p/__init__.py": ""}
 
 
@@ -114,11 +116,11 @@ def test_a_function_is_launched_as_in_triton(
     caught(kernels.scale, y, x, 60, 2.0, grid=3, num_warps=4)
     caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, grid=3, num_warps=4)
     """
-    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), CUDA_EXT_JIT="0")
     assert done.output[0] == SIGNATURE
     assert done.output[1:] == [
-        "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp16, BLOCK=128>; add "
-        f'"{TEXT.format(T="fp16", B=256)}" to `instantiate` and build again',
+        "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp16, BLOCK=128>; jit: turned "
+        f'off by CUDA_EXT_JIT=0; add "{TEXT.format(T="fp16", B=256)}" to `instantiate` and build again',
         "ArgumentError: argument 'BLOCK': scale<fp16, BLOCK=128> was compiled for BLOCK=128, not 256",
         "KernelNotFoundError: p.kernels: scale<fp64, BLOCK=64> was not built ahead; built: scale<fp16, "
         f'BLOCK=128>, scale<fp32, BLOCK=128>; add "{TEXT.format(T="fp64", B=64)}" to `instantiate` and build '
@@ -129,11 +131,11 @@ def test_a_function_is_launched_as_in_triton(
             'scale["fp32, BLOCK=128"]'
             for short in ("fp32", "fp32, 128")
         ),
-        *[
+        *(
             "ArgumentError: argument 'num_warps': scale<fp16, BLOCK=128> was compiled for num_warps=1, not 4"
-            "; give it in `instantiate`, as in num_warps=4"
-        ]
-        * 2,
+            f"; give it in `instantiate`, as in num_warps=4{more}"
+            for more in (f"; jit: turned off by CUDA_EXT_JIT=0; {LINE_TO_ADD}", "")
+        ),
     ]
     assert len(done.launches) == 7
     for launch in done.launches:
@@ -193,7 +195,7 @@ def test_a_call_of_triton_is_a_call_here(
     caught(lambda: scale[(3,), 128])
     caught(lambda: scale["fp32, BLOCK=128"][None])
     """
-    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), CUDA_EXT_JIT="0")
     assert done.output[0] == "select select select launch"  # of a text, a functools.partial, and a list
     assert done.output[1].startswith("ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp32")
     assert [line.partition(";")[0] for line in done.output[2:]] == [

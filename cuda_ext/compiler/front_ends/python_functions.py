@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,13 +13,27 @@ from cuda_ext.text.python_names import nodes_of_scope
 class PythonFunction(NamedTuple):
     """A decorated function of a source and the names of its parameters; those in ``defaults`` have one.
 
-    The names of decorators contain their module: ``triton.jit``, ``cuda.tile.kernel``.
+    The names of decorators contain their module: ``triton.jit``, ``cuda.tile.kernel``. ``annotations`` are
+    texts, by parameter. ``excluded`` are the parameters, by name or position, that each keyword of a
+    decorator lists: ``do_not_specialize=["n"]``.
     """
 
     name: str
     parameters: tuple[str, ...]
     defaults: frozenset[str]
     decorators: tuple[str, ...]
+    annotations: Mapping[str, str] = {}
+    excluded: Mapping[str, tuple[object, ...]] = {}
+
+    def is_constant(self, parameter: str) -> bool:
+        """Return True if the annotation of `parameter` says that it is a constant."""
+        annotation = self.annotations.get(parameter, "")
+        return "constexpr" in annotation or "Constant" in annotation
+
+    def excludes(self, keyword: str, parameter: str) -> bool:
+        """Return True if `keyword` of a decorator lists `parameter`."""
+        listed = self.excluded.get(keyword, ())
+        return parameter in listed or self.parameters.index(parameter) in listed
 
 
 def kernels_in_strings(source: bytes) -> bytes:
@@ -50,14 +64,25 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
     for node in nodes_of_scope(tree):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
+            arguments = [*by_position, *by_name]
             defaults = by_position[len(by_position) - len(node.args.defaults) :]
             defaults += (each for each, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
             yield PythonFunction(
                 node.name,
-                tuple(argument.arg for argument in (*by_position, *by_name)),
+                tuple(argument.arg for argument in arguments),
                 frozenset(argument.arg for argument in defaults),
                 tuple(name_of_decorator(each, imported) for each in node.decorator_list),
+                {each.arg: ast.unparse(each.annotation) for each in arguments if each.annotation},
+                dict(_lists(node.decorator_list)),
             )
+
+
+def _lists(decorators: Sequence[ast.expr]) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield the keywords of decorators that list constants."""
+    for keyword in (each for call in decorators if isinstance(call, ast.Call) for each in call.keywords):
+        if keyword.arg and isinstance(keyword.value, ast.List | ast.Tuple):
+            items = keyword.value.elts
+            yield keyword.arg, tuple(item.value for item in items if isinstance(item, ast.Constant))
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from cuda_ext.compiler.architectures import targets_of
 from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import Compiler, SourceKind, TranslationUnit
@@ -14,19 +16,31 @@ from cuda_ext.runtime.jit.request import Entry, Request
 from cuda_ext.toolchain.compile_library import compile_library
 
 
-def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Compiler) -> Entry:
+def compile_request(
+    request: Request, texts: Mapping[str, bytes], compiler: Compiler, kind: SourceKind = "cu"
+) -> Entry:
     """Compile `request`; `texts` are the embedded sources and headers by name.
+
+    `kind` is that of a Python source.
 
     Raises :class:`~cuda_ext.errors.CompilationError`, also if `texts` differ from those of the build.
     """
-    units = tuple(_restore_unit(source, texts) for source in request.sources)
-    target = _target(request.architecture, compiler)
+    restore = partial(_restore_python, kind) if request.is_python else _restore_unit
+    units = tuple(restore(source, texts) for source in request.sources)
+    target = (_target_of_python if request.is_python else _target)(request.architecture, compiler)
     link = request.link is not None
     plan = LibraryPlan(request.link or "", units if link else units[:1], (target,), "none", "cubin", link)
     packed = compile_library(plan, compiler)
     (image,) = packed.unit.images
     content = packed.files[image.file]
-    return Entry(image.architecture, content, packed.kernels, packed.symbols, packed.structures)
+    conditions = next(iter(packed.conditions.values()), ())
+    found = packed.kernels, packed.symbols, packed.structures
+    return Entry(image.architecture, content, *found, image.launches, conditions)
+
+
+def _restore_python(kind: SourceKind, source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:
+    others = {name: text for name, text in texts.items() if name.endswith(".py") and name != source.name}
+    return TranslationUnit(source.name, texts[source.name], kind, others, source.options, source.instantiate)
 
 
 def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:
@@ -43,6 +57,18 @@ def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit
         where=source.name,
         remedy="reinstall the package that holds it",
     )
+
+
+def _target_of_python(wanted: Architecture, compiler: Compiler) -> Architecture:
+    """Return `wanted`, with the suffix ``a`` where front-ends compile for exactly one GPU."""
+    (target,) = targets_of("triton", [wanted])
+    if not compiler.supports(target):
+        known = ", ".join(f"sm_{number}" for number in compiler.capabilities())
+        raise CompilationError(
+            f"{compiler.name} {compiler.version} cannot compile for {wanted}",
+            remedy=f"it compiles for {known}",
+        )
+    return target
 
 
 def _target(wanted: Architecture, compiler: Compiler) -> Architecture:

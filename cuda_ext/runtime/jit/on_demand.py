@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from _thread import RLock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +19,7 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.facts import codec
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Options, Source
 from cuda_ext.formats.spelling import plain_name
@@ -29,6 +30,7 @@ from cuda_ext.toolchain.identity import installed_nvrtc
 
 if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler
+    from cuda_ext.runtime.jit.python_sources import PythonSource
 
 
 class Owner(NamedTuple):
@@ -56,6 +58,8 @@ class OnDemand:
         if os.environ.get("CUDA_EXT_JIT") == "0":
             return "turned off by CUDA_EXT_JIT=0"
         for source in unit.sources if unit else ():
+            if source.name.endswith(".py") and source.name in self.python:
+                return self._python_obstacle(source.name)
             if not _has_options(source):
                 return f"the manifest lacks the compile options of {source.name}"
             if obstacle := on_demand_obstacle(source.options):
@@ -72,6 +76,29 @@ class OnDemand:
                 f'{driver[0]}.{driver[1]}; upgrade the driver, or install "cuda-ext[cu{driver[0]}]"'
             )
         return ""
+
+    def _python_obstacle(self, source: str) -> str:
+        from cuda_ext.runtime.jit.python_sources import front_end_identity
+
+        try:
+            front_end_identity(self.python[source].front_end)
+        except ToolchainError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def python(self) -> Mapping[str, PythonSource]:
+        """The embedded Python sources by name."""
+        if not any(name.endswith(".py") for name in self.manifest.embedded or ()):
+            return {}
+        from cuda_ext.runtime.jit.python_sources import find_sources
+
+        return find_sources(self.manifest, self._texts)
+
+    def python_owner(self, function: str) -> Owner | None:
+        """Find the embedded Python source that has a decorated `function`; that of a built kernel first."""
+        found = (Owner(min(s.units), s.name) for s in self.python.values() if function in s.functions)
+        return min(found, key=lambda owner: not self.python[owner.source].built(function), default=None)
 
     def owner(self, expression: str) -> Owner | None:
         """Find the source that defines the kernel of `expression`, as far as the source text shows.
@@ -136,6 +163,8 @@ class OnDemand:
             source._replace(instantiate=(expression,) if source.name == owner.source else ())
             for source in unit.sources
         )
+        if owner.source.endswith(".py"):  # a unit of a Python source has the instantiation of one kernel
+            sources = (unit.sources[0]._replace(instantiate=(expression,)),)
         return self._request(unit, sources, capability)
 
     def request_unit(self, unit: Unit, capability: int) -> Request:
@@ -148,7 +177,7 @@ class OnDemand:
 
     def find(self, request: Request) -> Entry | None:
         """Return the cached entry of `request`, or ``None``."""
-        key = _key(request)
+        key = self._key(request)
         if key not in self._entries and (entry := _read_entry(key)):
             self._entries[key] = entry
         return self._entries.get(key)
@@ -158,7 +187,7 @@ class OnDemand:
 
         Raises :class:`~cuda_ext.errors.BuildError`.
         """
-        key = _key(request)
+        key = self._key(request)
         if key not in self._entries:
             with self._locks.get_or_create(key, RLock):
                 self._entries[key] = compile_once(
@@ -176,8 +205,15 @@ class OnDemand:
         entry = self.compile(request)
         for each in requests:
             if each != request:
-                self._entries[_key(each)] = entry
-                write_cache(_key(each), _key(request).encode())
+                self._entries[self._key(each)] = entry
+                write_cache(self._key(each), self._key(request).encode())
+
+    def _key(self, request: Request) -> str:
+        if request.is_python:
+            from cuda_ext.runtime.jit.python_sources import front_end_identity
+
+            return request.key(front_end_identity(self.python[request.sources[0].name].front_end))
+        return request.key(installed_nvrtc().identity)
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
         # Sources that were built with features of one GPU may need such features here, too.
@@ -191,9 +227,15 @@ class OnDemand:
 
         start = time.perf_counter()
         try:
-            entry = compile_request(request, self._texts, _open_nvrtc())
+            if request.is_python:
+                from cuda_ext.runtime.jit.python_sources import compile_apart
+
+                front_end = self.python[request.sources[0].name].front_end
+                entry = compile_apart(request, self._python_texts(), front_end)
+            else:
+                entry = compile_request(request, self._texts, _open_nvrtc())
         except CompilationError as error:
-            if self.manifest.compiler != "nvcc":
+            if self.manifest.compiler != "nvcc" or request.is_python:
                 raise
             raise CompilationError(
                 f"{error.statement}\nnvcc built this module, and NVRTC compiles on demand; add what it lacks "
@@ -214,6 +256,18 @@ class OnDemand:
         for kernel in self.manifest.kernels:
             units.setdefault(plain_name(kernel.expression), set()).add(kernel.unit)
         return units
+
+    def _python_texts(self) -> dict[str, bytes]:
+        """Return the embedded Python files. Raises :class:`CompilationError` for one that was changed."""
+        texts = {name: text for name, text in self._texts.items() if name.endswith(".py")}
+        for name, digest in (self.manifest.embedded or {}).items():
+            if name.endswith(".py") and sha256(texts.get(name, b"")).hex() != digest:
+                raise CompilationError(
+                    "is not what the module was built from",
+                    where=name,
+                    remedy="reinstall the package that holds it",
+                )
+        return texts
 
     @cached_property
     def _texts(self) -> dict[str, bytes]:
@@ -247,10 +301,6 @@ def _open_nvrtc() -> Compiler:
     from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
     return open_compiler(CompilerChoice(), os.environ)
-
-
-def _key(request: Request) -> str:
-    return request.key(installed_nvrtc().identity)
 
 
 def _read_entry(key: str) -> Entry | None:

@@ -4,10 +4,8 @@ A request names its sources by digests, so its cache entry is found without read
 compiler. C++ programs use other keys, since their entries have larger images and no types.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.facts.architecture import Architecture
@@ -18,14 +16,19 @@ from cuda_ext.facts.structures import Structure
 from cuda_ext.facts.symbols import Symbol
 from cuda_ext.formats.spelling import normalise
 
+if TYPE_CHECKING:
+    import cuda_ext.facts.candidates
+    import cuda_ext.facts.launches
+
 # Increase it whenever the same request must have a different result, as after a change of our headers.
-_KEY = "on demand 3"
+_KEY = "on demand 4"
 
 
 class Entry(NamedTuple):
     """An image for ``architecture``, ``sm_90a`` or ``compute_90``, with its kernels, symbols and structures.
 
-    Names of kernels are normalised name expressions.
+    Names of kernels are normalised name expressions. The image of a Python function has one kernel, whose
+    launch it fixes in ``launches``; one of the ``conditions`` must hold if there are any.
     """
 
     architecture: str
@@ -33,9 +36,16 @@ class Entry(NamedTuple):
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
     structures: tuple[Structure, ...] = ()
+    launches: Mapping[str, "cuda_ext.facts.launches.FixedLaunch"] = {}
+    conditions: tuple[tuple["cuda_ext.facts.candidates.Term", ...], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash(self.image)  # a mapping has no hash
 
     def kernel(self, expression: str) -> Kernel | None:
-        """Return the kernel with this normalised name expression, or ``None``."""
+        """Return the kernel with this normalised name expression, or ``None``; that of a Python function."""
+        if self.launches:
+            return self.kernels[0]
         return next((kernel for kernel in self.kernels if kernel.expression == expression), None)
 
     def lowered_name(self, entity: Kernel | Symbol) -> str | None:
@@ -60,7 +70,12 @@ class Request(NamedTuple):
     @property
     def expressions(self) -> list[str]:
         """The normalised name expressions, sorted and without duplicates."""
-        return sorted({normalise(each) for source in self.sources for each in source.instantiate})
+        return sorted({each for source in self.sources for each in _expressions(source)})
+
+    @property
+    def is_python(self) -> bool:
+        """True if its source is a Python file."""
+        return any(source.name.endswith(".py") for source in self.sources)
 
     def key(self, identity: str) -> str:
         """Return the key of the cache entry that a compiler with this `identity` produces."""
@@ -73,13 +88,19 @@ class Request(NamedTuple):
             if source.options.skip_host_code:
                 options.append("host-code=skip")
             fields += source.name, source.sha256, str(len(options)), *options
-            expressions = sorted(set(map(normalise, source.instantiate)))
+            expressions = sorted({*_expressions(source)})
             fields += str(len(expressions)), *expressions
         return key_of(*fields)
 
     def __str__(self) -> str:
         names = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)
         return f"{names} for {self.architecture}"
+
+
+def _expressions(source: Source) -> Sequence[str]:
+    """Return the name expressions of `source`, normalised; those of Python are in canonical spelling."""
+    is_python = source.name.endswith(".py")
+    return source.instantiate if is_python else [normalise(each) for each in source.instantiate]
 
 
 def join_requests(requests: Sequence[Request]) -> Request:

@@ -93,11 +93,13 @@ def check_options(kernel: Kernel, given: Mapping[str, Any]) -> None:
         text = kernel.options.get(name)
         if text is None or not is_meant(value, text):
             built = f"{kernel.expression} was compiled for {name}={text}, not {value!r}"
-            raise ArgumentError(
+            error = ArgumentError(
                 "was fixed when the kernel was compiled" if text is None else built,
                 where=f"argument {name!r}",
                 remedy=f"give it in `instantiate`, as in {name}={value!r}",
             )
+            error.is_missing = True
+            raise error
 
 
 def is_meant(value: Any, text: str, template: str = "", meanings: Mapping[str, str] = {}) -> bool:

@@ -19,8 +19,10 @@ typedef struct Keys {
   size_t hash;
 } Keys;
 
-/* The kernel that was chosen for these keys. It does not change. */
+/* The kernel that was chosen for these keys. It does not change. One that takes more calls may replace it, as one that was
+ * compiled on demand; since other threads may be reading it, it is freed with the object. */
 typedef struct Chosen {
+  struct Chosen* replaced;
   PyObject* kernel;
   size_t hash;
   int count;
@@ -175,8 +177,9 @@ static PyObject* find_only(const Overloads* overloads, PyObject* names) {
 
 /* The kernel that a launch with these arguments takes. NULL as find_kernel. */
 static PyObject* find_launched(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  PyObject* kernel = find_only(overloads, names);
-  return kernel ? kernel : find_kernel(overloads, LAUNCH, arguments, count, names);
+  /* The only kernel that was built is not the only one as soon as another was chosen. */
+  PyObject* kernel = find_kernel(overloads, LAUNCH, arguments, count, names);
+  return kernel || PyErr_Occurred() ? kernel : find_only(overloads, names);
 }
 
 static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
@@ -204,9 +207,13 @@ static Table* reserve_slot(Overloads* overloads) {
 }
 
 static void free_chosen(Chosen* chosen) {
-  release_keys(chosen->keys, chosen->count);
-  Py_DECREF(chosen->kernel);
-  PyMem_Free(chosen);
+  while (chosen) {
+    Chosen* replaced = chosen->replaced;
+    release_keys(chosen->keys, chosen->count);
+    Py_DECREF(chosen->kernel);
+    PyMem_Free(chosen);
+    chosen = replaced;
+  }
 }
 
 /* Remember `kernel` for arguments like these. Returns 0, or -1 with an exception. */
@@ -225,9 +232,11 @@ static int store_kernel(Overloads* overloads, Asked asked, PyObject* kernel, PyO
   Py_BEGIN_CRITICAL_SECTION(overloads);
   Table* table = overloads->chosen_count < MOST_CHOSEN ? reserve_slot(overloads) : NULL;
   Chosen** place;
-  if (table && !find_chosen(table, keys.items, keys.count, keys.hash, &place)) {
+  const Chosen* known = table ? find_chosen(table, keys.items, keys.count, keys.hash, &place) : NULL;
+  if (table && (!known || known->kernel != kernel)) {
+    chosen->replaced = known ? *place : NULL;
+    if (!known) overloads->chosen_count++;
     STORE_POINTER(*place, chosen);
-    overloads->chosen_count++;
     chosen = NULL;
   }
   Py_END_CRITICAL_SECTION();
@@ -272,6 +281,9 @@ static PyObject* choose_by(PyObject* self, PyObject* arguments) {
     overloads->order = Py_NewRef(order);
     overloads->fewest = fewest;
     overloads->constants = Py_NewRef(constants);
+  } else if (constants == overloads->constants) { /* what was compiled on demand may have fewer parameters */
+    if (!PyTuple_GET_SIZE(overloads->order)) overloads->order = Py_NewRef(order); /* nobody frees the empty tuple */
+    overloads->fewest = fewest;
   }
   Py_END_CRITICAL_SECTION();
   Py_RETURN_NONE;
@@ -312,10 +324,10 @@ static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(overloads->constants);
   Py_VISIT(overloads->order);
   for (size_t i = 0; overloads->table && i < overloads->table->size; i++) {
-    const Chosen* chosen = overloads->table->slots[i];
-    if (!chosen) continue;
-    Py_VISIT(chosen->kernel);
-    for (int j = 0; j < chosen->count; j++) Py_VISIT(chosen->keys[j]);
+    for (const Chosen* chosen = overloads->table->slots[i]; chosen; chosen = chosen->replaced) {
+      Py_VISIT(chosen->kernel);
+      for (int j = 0; j < chosen->count; j++) Py_VISIT(chosen->keys[j]);
+    }
   }
   return visit_callable(self, visit, arg);
 }
@@ -326,7 +338,7 @@ static int clear_overloads(PyObject* self) {
   overloads->table = NULL;
   overloads->chosen_count = 0;
   for (size_t i = 0; table && i < table->size; i++) {
-    if (table->slots[i]) free_chosen(table->slots[i]);
+    free_chosen(table->slots[i]);
   }
   while (table) {
     Table* older = table->older;

@@ -1,0 +1,136 @@
+"""Functions of Triton: what was not built is compiled at its first call, once for all processes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.loader import Run, run_script
+from tests.fixtures.projects import build, write_importable, write_project
+
+pytest.importorskip("triton", reason="Triton runs under Linux only")
+pytestmark = [pytest.mark.host_compiler, pytest.mark.xdist_group("python_on_demand")]
+
+SCALE = """
+import triton
+import triton.language as tl
+from .common import twice
+
+@triton.jit
+def scale(out, x, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, twice(tl.load(x + at, mask=at < n)) * factor, mask=at < n)
+
+@triton.jit
+def never(out, x, n, BLOCK: tl.constexpr = 64):
+    at = tl.arange(0, BLOCK)
+    if x is not None:
+        tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+"""
+COMMON = """
+import triton
+
+@triton.jit
+def twice(x):
+    return x * 2
+"""
+TABLE = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/scale.py"]
+architectures = ["sm_{architecture}"]
+emit = "cubin"
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/scale.py"]
+instantiate = ["scale(out: *fp32:16, x: *kfp32:16, n: i32, factor: fp32, BLOCK=128, num_warps=1)"]
+"""
+FILES = {"device/scale.py": SCALE, "device/common.py": COMMON, "p/__init__.py": ""}
+# Print the log of compilations.
+PRELUDE = """
+import logging
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+from p import kernels
+from cuda_ext.runtime.kernel import Kernel
+import numpy as np
+from tests.fixtures.device_arrays import Tensor, import_torch
+
+import_torch()
+def at(address, dtype="float32"):
+    return Tensor(np.zeros(64, dtype), address=address)
+f4, odd = (at(4096), at(8192)), (at(4100), at(8192))
+f8 = at(4096, "float64"), at(8192, "float64")
+
+def launch_all(calls):
+    for call in calls:
+        eval(f"kernels.{call}", globals())
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package with one kernel, in two images."""
+    directory = tmp_path_factory.mktemp("on_demand")
+    root = write_project(directory / "project", TABLE.format(architecture=90), FILES)
+    write_importable(build(root)["p.kernels"], directory)
+    return directory
+
+
+@pytest.fixture
+def on_gpu(fake_driver: Path, project: Path, empty_cache: Path) -> Callable[..., Run]:
+    def run(script: str, **variables: str) -> Run:
+        return run_script(
+            PRELUDE + textwrap.dedent(script), project, LD_LIBRARY_PATH=str(fake_driver), **variables
+        )
+
+    return run
+
+
+def compilations(done: Run) -> list[str]:
+    found = (
+        re.fullmatch(r"p\.kernels: compiled (.*) for sm_90a? in [0-9.]+ s", line) for line in done.output
+    )
+    return [match[1] for match in found if match]
+
+
+# Calls one after the other, and what each compiles.
+N = "if n != 1 and n % 16 != 0"
+F4, F8 = (f"out: *{type_}:16, x: *k{type_}:16, " for type_ in ("fp32", "fp64"))
+REST = "factor: fp32, BLOCK={}, num_warps={}"
+CALLS = {
+    "scale(*f4, 60, 2.0, grid=3)": "",
+    "scale(*f4, 60, 2.0, BLOCK=128, num_warps=1, grid=3)": "",
+    "scale(*f4, 60, 2.0, BLOCK=256, grid=3)": f"scale({F4}n: i32, {REST.format(256, 1)}) {N}",
+    "scale(*f4, 64, 2.0, BLOCK=256, grid=3)": f"scale({F4}n: i32:16, {REST.format(256, 1)}) if n != 1",
+    "scale(*f4, 1, 2.0, BLOCK=256, grid=3)": f"scale({F4}factor: fp32, n=1, BLOCK=256, num_warps=1)",
+    "scale(*odd, 64, 2.0, BLOCK=256, grid=3)": "scale(out: *fp32, x: *kfp32:16, n: i32:16, "
+    f"{REST.format(256, 1)}) if out % 16 != 0 and n != 1",
+    "scale(*f8, 60, 2.0, 128, grid=3)": f"scale({F8}n: i32, {REST.format(128, 1)}) {N}",
+    "scale[3](*f4, 60, 2.0, num_warps=2)": f"scale({F4}n: i32, {REST.format(128, 2)}) {N}",
+    "never(f4[0], None, 3, grid=1)": f"never(out: *fp32:16, n: i32, x=None) {N}",
+}
+
+
+def test_each_call_compiles_what_it_needs_once(on_gpu: Callable[..., Run]) -> None:
+    script = f"""
+    calls = {[*CALLS]}
+    launch_all(calls)
+    launch_all(calls)
+    del Kernel.__launch_carefully__, type(kernels.scale).__launch_carefully__  # the rest is launched in C
+    launch_all(calls)
+    print("triton" in sys.modules)
+    """
+    first, second = on_gpu(script), on_gpu(script)
+    assert compilations(first) == [text for text in CALLS.values() if text]
+    assert compilations(second) == []
+    assert first.output[-1] == second.output[-1] == "False"
+    assert first.launches == second.launches
+    count = len(CALLS)
+    assert first.launches[:count] == first.launches[count : 2 * count] == first.launches[2 * count :]
+    assert [" ".join(call.split()[1:4]) for call in first.launches[:count]] == [
+        *["scale grid=3,1,1 block=32,1,1"] * 7,
+        "scale grid=3,1,1 block=64,1,1",
+        "never grid=1,1,1 block=128,1,1",
+    ]
