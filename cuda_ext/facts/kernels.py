@@ -104,10 +104,11 @@ class Kernel(NamedTuple):
     images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
     parameters lie before, between and after them. ``constants`` are values of parameters that it was compiled
     for, as Python spells them, or template arguments by the names of their parameters: types as in C++,
-    enumerators as ``(Mode)1``. A call may give them by name to choose the kernel, or at their positions in
-    ``order``, the arguments of the function. The constants in ``configuration`` differ among candidates.
-    ``options`` are those of the front-end, such as ``num_warps``, which a call may repeat. If a call does
-    not give a constant in ``derived``, a launch takes the kernel with the least whose terms all hold.
+    enumerators as ``(Mode)1``, and values of ``auto`` parameters with their types, as ``3u``. A call may
+    give them by name to choose the kernel, or at their positions in ``order``, the arguments of the function.
+    The constants in ``configuration`` differ among candidates. ``options`` are those of the front-end, such
+    as ``num_warps``, which a call may repeat. If a call does not give a constant in ``derived``, a launch
+    takes the kernel with the least whose terms all hold.
     """
 
     expression: str

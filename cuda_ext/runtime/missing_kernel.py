@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 
 from cuda_ext.errors import KernelNotFoundError, did_you_mean, join_names
-from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.kernels import SIZES, Kernel
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
-from cuda_ext.formats.spelling import plain_name
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.arrays.dtypes import type_of_dtype
-from cuda_ext.runtime.launch.python_arguments import ENUMERATOR, plain_value
+from cuda_ext.runtime.launch.python_arguments import plain_value
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.text.brackets import closing_bracket, split_arguments
 
@@ -72,34 +74,51 @@ def spell_alike(kernel: Kernel, wanted: Mapping[str, object], meanings: Mapping[
         given = {name: f"{name}={value!r}" for name, value in plain_values.items()}
         return f"{plain}<{', '.join(given.get(each.partition('=')[0], each) for each in arguments)}>"
     # Without the arguments of parameters without names, the positions are not known.
-    known = [
-        each.spelling.title() if each.spelling in ("true", "false") else each.spelling
-        for each in mangled.arguments
-    ]
-    if known[: len(names)] != [*kernel.constants.values()]:
+    own = mangled.arguments[: len(names)]
+    if any(text not in _spellings(each) for text, each in zip_longest(kernel.constants.values(), own)):
         return ""
     # Defaults may be left out behind the last argument that differs.
     needed = max([len(arguments), *(names.index(name) + 1 for name in wanted)])
-    defaults = [_spell(text, text, meanings) for text in kernel.constants.values()]
-    arguments += defaults[len(arguments) : needed]
+    rest = mangled.arguments[len(arguments) : needed]
+    arguments += [each.literal if isinstance(each, LoweredValue) else each.spelling for each in rest]
     for name, value in wanted.items():
-        arguments[names.index(name)] = _spell(value, kernel.constants[name], meanings)
+        position = names.index(name)
+        arguments[position] = _spell(plain_value(value), mangled.arguments[position], meanings)
     return f"{plain}<{', '.join(arguments)}{kernel.expression[end:]}" if all(arguments) else ""
 
 
-def _spell(value: object, like: str, meanings: Mapping[str, str]) -> str:
+def _spellings(argument: LoweredType | LoweredValue | None) -> set[str]:
+    """Return the texts that a constant may have for a template `argument`."""
+    if isinstance(argument, LoweredValue):
+        return {argument.spelling, argument.spelling.title(), argument.literal}
+    return {normalise(argument.spelling)} if argument else set()
+
+
+def _spell(value: object, like: LoweredType | LoweredValue, meanings: Mapping[str, str]) -> str:
     """Spell `value` in C++ as a template argument in place of `like`; nothing if that is not possible."""
-    value = plain_value(value)
-    enumerator = ENUMERATOR.fullmatch(like)
-    if isinstance(value, bool) or value in ("True", "False"):
+    if isinstance(like, LoweredType):
+        return type_of_dtype(value) or value if isinstance(value, str) else ""
+    if value in ("True", "False"):
         return str(value).lower()
     if isinstance(value, str):
-        named = [known for known in meanings if enumerator and known.endswith(f"::{value}")]
-        return [*named, type_of_dtype(value) or value][0]
+        named = [known for known in meanings if like.is_enumerator and known.endswith(f"::{value}")]
+        if like.type == "char" and len(value) == 1 and value.isascii() and value.isprintable():
+            return f"'\\{value}'" if value in "'\\" else f"'{value}'"
+        return [*named, value][0]
+    if isinstance(value, bool):
+        return str(value).lower()
     if not isinstance(value, int):
         return ""
-    number = f"({enumerator[1]}){value}" if enumerator else str(value)
-    return next((known for known, meaning in meanings.items() if enumerator and meaning == number), number)
+    if like.is_enumerator:
+        type_ = like.spelling.partition(")")[0] + ")"
+        known = {meaning: name for name, meaning in meanings.items() if meaning.startswith(type_)}
+        is_possible = value >= 0 or any(meaning.startswith(f"{type_}-") for meaning in known)
+        return known.get(f"{type_}{value}", f"{type_}{value}" if is_possible else "")
+    if like.type == "bool":
+        return str(bool(value)).lower() if value in (0, 1) else ""
+    bits = 8 * SIZES.get(like.type, 8)
+    lowest, highest = (0, 1 << bits) if "unsigned" in like.type else (-1 << bits - 1, 1 << bits - 1)
+    return str(value) if lowest <= value < highest else ""
 
 
 def advise_line(library: Library, name: str) -> str:

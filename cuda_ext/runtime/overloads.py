@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, did_you_mean, join_names
@@ -140,10 +140,12 @@ class OverloadIndex:
 
     def _choose_by_constants(self, wanted: Mapping[str, object]) -> int:
         """Return the kernels with these constants, which may be parameters of others; 0 without one."""
-        chosen = self._candidates_for(wanted)
-        for name, value in wanted.items():
-            chosen &= self._that_have(name, value) | self._without[name]
-        return chosen
+
+        def choose(exactly: bool) -> int:
+            having = (self._that_have(n, value, exactly) | self._without[n] for n, value in wanted.items())
+            return reduce(and_, having, self._candidates_for(wanted))
+
+        return choose(exactly=True) or choose(exactly=False)
 
     def _candidates_for(self, wanted: Mapping[str, object]) -> int:
         """Return the kernels among which constants choose: if none is derived, those that derive them."""
@@ -163,22 +165,25 @@ class OverloadIndex:
                     f"no kernel has a template parameter {name!r}",
                     remedy="; ".join(filter(None, [hint, known])),
                 )
-        chosen = self._candidates_for(wanted)
-        for name, value in wanted.items():
-            chosen &= self._that_have(name, value)
-        if not chosen:
-            raise self._not_built(wanted, self._all)
-        return [*self._in(chosen)]
+        for exactly in (True, False):
+            having = (self._that_have(name, value, exactly) for name, value in wanted.items())
+            if chosen := reduce(and_, having, self._candidates_for(wanted)):
+                return [*self._in(chosen)]
+        raise self._not_built(wanted, self._all)
 
     def learn(self, name: str, value: object) -> None:
         """Let C tell `value`, for the constant `name`, from all others."""
         if isinstance(value, Hashable):
             self.constants[name].setdefault(type(value), {}).setdefault(value, value)
 
-    def _that_have(self, name: str, value: object) -> int:
-        """Return the kernels whose constant `name` is what `value` means."""
+    def _that_have(self, name: str, value: object, exactly: bool = True) -> int:
+        """Return the kernels whose constant `name` is what `value` means; `exactly` it, if some have it.
+
+        Of constants 1 and True, 1 means the first exactly.
+        """
         texts = self._with[name]
-        if found := reduce(or_, (texts.get(text, 0) for text in spelled_constants(value)), 0):
+        found = reduce(or_, (texts.get(text, 0) for text in spelled_constants(value)), 0)
+        if found and exactly:
             return found
         template = plain_name(self._kernels[0].expression)
         for text, kernels in texts.items():

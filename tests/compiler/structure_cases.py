@@ -71,7 +71,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     ),
     "enumerations": (
         "P",
-        "enum A { X };\nenum class B : unsigned char { Y };\nstruct P { A a; B b; enum A c; enum { Z } d; };",
+        "enum A { X = 0xffffffff };\nenum class B : unsigned char { Y };\nenum class C { W };\n"
+        "struct P { A a; B b; enum A c; enum { Z = 0x80000000 } d; enum { V = -1 } e[2]; C f; };",
     ),
     "inheritance": ("P", "struct Base { int n; float* x; };\nstruct P : Base { int flag; };"),
     "two bases": ("P", "struct A { int a; };\nstruct B { double b; };\nstruct P : public A, B { char c; };"),

@@ -22,6 +22,11 @@ CASES = {**KNOWN, **OPAQUE}
 HOST = (
     "#define __host__\n#define __device__\n#define __align__(n) alignas(n)\n#define __restrict__ __restrict\n"
 )
+# The sign of an enumeration's values, as a field has it.
+SIGN = """template <class T, bool> constexpr const char* sign = "";
+template <class T> constexpr const char* sign<T, true> =
+    std::is_signed_v<std::underlying_type_t<T>> ? "enum" : "unsigned";
+"""
 
 
 def source_of_all() -> str:
@@ -58,10 +63,15 @@ def test_layouts_are_those_of_the_host_compiler(found: dict[str, Structure], tmp
         expected.append(f"{number} {structure.size} {structure.alignment}")
         for field in structure.fields:
             size = f"sizeof((({own}*)0)->{field.name})"
-            lines.append(f'printf("{field.name} %zu %zu\\n", offsetof({own}, {field.name}), {size});')
-            expected.append(f"{field.name} {field.offset} {field.size}")
+            # Of others, compilers choose the type.
+            is_decided = title == "enumerations"
+            sign = f"sign<std::remove_all_extents_t<decltype({own}::{field.name})>, {is_decided:d}>"
+            values = f"offsetof({own}, {field.name}), {size}, {sign}"
+            lines.append(f'printf("{field.name} %zu %zu %s\\n", {values});')
+            expected.append(f"{field.name} {field.offset} {field.size} {field.kind if is_decided else ''}")
     program = tmp_path / "layouts.cpp"
-    text = f"#include <cstddef>\n#include <cstdio>\n{HOST}{source_of_all().replace('__global__', '')}"
+    includes = "".join(f"#include <{name}>\n" for name in ("cstddef", "cstdio", "type_traits"))
+    text = f"{includes}{HOST}{SIGN}{source_of_all().replace('__global__', '')}"
     program.write_text(f"{text}\nint main() {{\n" + "\n".join(lines) + "\n}\n")
     binary = tmp_path / "layouts"
     subprocess.run(["g++", "-std=c++17", "-w", program, "-o", binary], check=True)

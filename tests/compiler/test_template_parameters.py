@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.kernels import Kernel
+from cuda_ext.formats.spelling import plain_name
+from cuda_ext.runtime.overloads import NotBuiltError, OverloadIndex
 from tests.fixtures.device_code import nvcc, nvrtc, unit
 
 SOURCE = """
@@ -68,3 +73,87 @@ def test_template_parameters_are_constants(compiler: str) -> None:
     kernels = image.signatures.kernels
     assert {name: kernels[image.names[name]].constants for name in expected} == expected
     assert kernels["plain"].constants == {}
+
+
+VALUES = """
+enum class Mode { slow, fast = 5, last = -1 };
+enum class Big : unsigned long long { none, all = ~0ull };
+template <auto V> __global__ void any(int* x) {}
+template <auto... Vs> __global__ void several(int* x) {}
+template <class T, T V = 1> __global__ void typed(int* x) {}
+template <char c, bool b, unsigned char u = 3> __global__ void small(int* x) {}
+template <Mode value> __global__ void mode(int* x) {}
+template <Big value> __global__ void big(int* x) {}
+"""
+BUILT = [
+    *(
+        "any<3>",
+        "any<3u>",
+        "any<true>",
+        "any<1u>",
+        "any<'a'>",
+        "any<3ll>",
+        "any<(short)3>",
+        "any<Mode::fast>",
+    ),
+    *("several<1, true>", "typed<int>", "typed<bool, true>", "typed<long long, 3>", "small<'a', true>"),
+    *("mode<Mode::slow>", "big<Big::all>", "big<Big::none>"),
+]
+# Values, and the kernel that has them. Others are compiled as the error suggests; or it suggests nothing.
+CHOSEN: list[tuple[str, dict[str, Any], str]] = [
+    ("any", {"V": 3}, "any<3>"),
+    ("any", {"V": "3u"}, "any<3u>"),
+    ("any", {"V": "3ll"}, "any<3ll>"),
+    ("any", {"V": True}, "any<true>"),
+    ("any", {"V": "true"}, "any<true>"),
+    ("any", {"V": "a"}, "any<'a'>"),
+    ("any", {"V": "'a'"}, "any<'a'>"),
+    ("any", {"V": "Mode::fast"}, "any<Mode::fast>"),
+    ("any", {"V": 1}, "-> any<1>"),
+    ("any", {"V": False}, "-> any<false>"),
+    ("any", {"V": 97}, "-> any<97>"),
+    ("typed", {"T": "int32", "V": 1}, "typed<int>"),
+    ("typed", {"T": "bool", "V": 1}, "typed<bool, true>"),
+    ("typed", {"T": 3, "V": 1}, ""),
+    ("typed", {"V": 1 << 63}, ""),
+    ("small", {"c": "a"}, "small<'a', true>"),
+    ("small", {"c": 97, "b": 1}, "small<'a', true>"),
+    ("small", {"c": "b"}, "-> small<'b', true>"),
+    ("small", {"c": "'"}, r"-> small<'\'', true>"),
+    ("small", {"c": 300}, ""),
+    ("small", {"c": -1, "u": 255}, "-> small<-1, true, 255>"),
+    ("small", {"b": 2}, ""),
+    ("small", {"u": -1}, ""),
+    ("mode", {"value": 5}, "-> mode<Mode::fast>"),
+    ("mode", {"value": -1}, "-> mode<Mode::last>"),
+    ("mode", {"value": -7}, "-> mode<(Mode)-7>"),
+    ("big", {"value": 2**64 - 1}, "big<Big::all>"),
+    ("big", {"value": 7}, "-> big<(Big)7>"),
+    ("big", {"value": -1}, ""),
+]
+
+
+def test_values_choose_kernels_and_suggestions_build_them() -> None:
+    def compiled(names: list[str]) -> dict[str, Kernel]:
+        (image,) = nvrtc().compile(unit(VALUES, *names, std="c++20"), [Architecture.parse("compute_90")])
+        meanings.update(image.signatures.meanings)
+        kernels = image.signatures.kernels
+        return {name: kernels[image.names[name]]._replace(expression=name) for name in names}
+
+    meanings: dict[str, str] = {}
+    built = compiled(BUILT)
+    suggested: dict[str, dict[str, Any]] = {}
+    for template, wanted, expected in CHOSEN:
+        own = [kernel for name, kernel in built.items() if plain_name(name) == template]
+        try:
+            found = OverloadIndex(own, meanings).choose_by_constants(wanted)
+            answer = "".join(kernel.expression for kernel in found)
+        except NotBuiltError as error:
+            answer = "".join(f"-> {name}" for name in error.alike[:1])
+            suggested |= dict.fromkeys(error.alike[:1], wanted)
+        assert answer == expected, wanted
+    more = compiled([*suggested])
+    assert len(more) == sum(expected.startswith("->") for _, _, expected in CHOSEN)
+    for name, wanted in suggested.items():
+        assert OverloadIndex([more[name]], meanings).choose_by_constants(wanted) == [more[name]], name
+    assert built["several<1, true>"].constants == {"Vs": "1, true"}

@@ -36,7 +36,7 @@ _MOST_NAMES = 400
 # One line, so that each name has its own behind it.
 _DECLARATIONS = """\
 namespace cuda_ext_probe {
-template <int name, class T, class offset, class size, class alignment, bool is_enum, class layout>
+template <int name, class T, class offset, class size, class alignment, int enumeration, class layout>
 struct field;
 template <unsigned long long> struct number;
 template <class T, class size, class alignment, bool is_standard, class... Fields> struct members;
@@ -48,11 +48,15 @@ template <class T, decltype(sizeof(0)) n> struct element<T[n]> : element<T> {};
 template <class T, decltype(sizeof(0)) n> struct element<const T[n]> : element<T> {};
 template <class T, decltype(sizeof(0)) n> struct element<volatile T[n]> : element<T> {};
 template <class T, decltype(sizeof(0)) n> struct element<const volatile T[n]> : element<T> {};
+template <class T, bool = __is_enum(T)> struct enumeration { enum : int { kind }; };
+template <class T> struct enumeration<T, true> {
+enum : int { kind = (__underlying_type(T))-1 < 0 ? 1 : 2 }; };
 template <class T> __device__ T& object();
 template <class> struct member;
 template <class T, class C> struct member<T C::*> { using type = T; };
 template <int name, class T, unsigned long long offset, unsigned long long alignment> using field_of =
-field<name, T, number<offset>, number<sizeof(T)>, number<alignment>, __is_enum(typename element<T>::type),
+field<name, T, number<offset>, number<sizeof(T)>, number<alignment>,
+enumeration<typename element<T>::type>::kind,
 typename layout<typename element<T>::type>::template as<typename element<T>::type>>;
 template <int name> struct unnamed {};
 template <class T, class Name, bool may_be_unnamed = __is_class(T) || __is_union(T) || __is_enum(T)>
@@ -62,7 +66,8 @@ template <class T, decltype(sizeof(0)) n, class Name> struct renamed<T[n], Name,
 using type = typename renamed<T, Name>::type[n]; };
 template <int name, class T, unsigned long long offset, unsigned long long alignment> using unnamed_field_of =
 field<name, typename renamed<T, unnamed<name>>::type, number<offset>, number<sizeof(T)>, number<alignment>,
-__is_enum(typename element<T>::type), typename layout<typename element<T>::type>::template as<unnamed<name>>>;
+enumeration<typename element<T>::type>::kind,
+typename layout<typename element<T>::type>::template as<unnamed<name>>>;
 """.replace("\n", " ")
 
 
@@ -77,14 +82,17 @@ class Layout(NamedTuple):
 
 
 class ProbedField(NamedTuple):
-    """A member. The alignment is that of its declaration, and the layout that of its class, or its items'."""
+    """A member. The alignment is that of its declaration, and the layout that of its class, or its items'.
+
+    The ``enumeration`` is 1 for values with a sign, 2 for those without, and 0 for another type.
+    """
 
     number: int
     type: LoweredType
     offset: int
     size: int
     alignment: int
-    is_enum: bool
+    enumeration: int
     layout: Layout | None
 
 
@@ -202,7 +210,7 @@ def _read_field(answer: LoweredType | LoweredValue) -> ProbedField | None:
             LoweredType() as offset,
             LoweredType() as size,
             LoweredType() as alignment,
-            LoweredValue() as is_enum,
+            LoweredValue() as enumeration,
             layout,
         ):
             return ProbedField(
@@ -211,7 +219,7 @@ def _read_field(answer: LoweredType | LoweredValue) -> ProbedField | None:
                 _number(offset),
                 _number(size),
                 _number(alignment),
-                bool(is_enum.number),
+                enumeration.number or 0,
                 read_layout(layout),
             )
     return None
@@ -269,7 +277,8 @@ def _describe_field(name: str, field: ProbedField) -> Parameter:
         type_ = type_.target
     type_ = replace(type_, qualifiers=())
     slot = Parameter(name, "", "opaque", field.size, field.offset, extents=tuple(extents))
-    return describe_type(slot, type_, field.is_enum, field.alignment)
+    described = describe_type(slot, type_, field.enumeration > 0, field.alignment)
+    return described._replace(kind="unsigned") if field.enumeration == 2 else described
 
 
 def _declarations_of(name: str, structures: Sequence[DeclaredStructure]) -> list[DeclaredStructure]:

@@ -23,6 +23,7 @@ from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredVal
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.text.declarations import Declaration, DeclaredParameter, find_parameters, template_parameters
+from cuda_ext.text.macros import WORD
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -212,8 +213,11 @@ def _template_arguments(
         return
     found = [k for k in _declarations(unit, name) if _expand_pack(k.parameters, len(parameters)) is not None]
     found = [k for k in found if k.is_definition] or found
-    values = [_spell_argument(argument) for argument in mangled.arguments]
     heads = {tuple(template_parameters(k.template)) for k in found if k.template != "template"}
+    values = [
+        _spell_argument(argument, any(_is_auto(head, position) for head in heads))
+        for position, argument in enumerate(mangled.arguments)
+    ]
     named = {tuple(each.name for each in head) for head in heads if _fits(head, values)}
     names = named.pop() if len(named) == 1 else ()
     if any(each.is_pack for head in heads for each in head):
@@ -230,7 +234,15 @@ def _fits(head: Sequence[DeclaredParameter], values: Sequence[str]) -> bool:
     return is_enough and not any(parameter.is_pack for parameter in first)
 
 
-def _spell_argument(argument: LoweredType | LoweredValue) -> str:
+def _is_auto(head: Sequence[DeclaredParameter], position: int) -> bool:
+    """Return True if the type of the parameter at `position` is deduced; the last may be a pack."""
+    return bool(head) and "auto" in WORD.findall(head[min(position, len(head) - 1)].type)
+
+
+def _spell_argument(argument: LoweredType | LoweredValue, is_auto: bool) -> str:
+    """Spell the `argument`: with its type if that of the parameter `is_auto`, else as in Python."""
+    if is_auto and isinstance(argument, LoweredValue):
+        return argument.literal
     if isinstance(argument, LoweredValue) and argument.spelling in ("true", "false"):
         return argument.spelling.title()
     return normalise(argument.spelling)

@@ -37,16 +37,48 @@ BUILTIN = {
 INTEGERS = set("wbcahstijlmxyno")
 
 
+# The ends of literals, by their types.
+_SUFFIXES = {
+    "int": "",
+    "unsigned int": "u",
+    "long": "l",
+    "unsigned long": "ul",
+    "long long": "ll",
+    "unsigned long long": "ull",
+}
+
+
 class LoweredValue(NamedTuple):
     """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration.
 
-    It ``has_type`` if its spelling shows its type. The spelling of an integer shows only the type ``int``.
+    The spelling of an integer does not show its ``type``, which others do not have.
     """
 
     number: int | None
     is_enumerator: bool
     spelling: str = ""
-    has_type: bool = True
+    type: str = ""
+
+    @property
+    def literal(self) -> str:
+        """The value in C++ as an expression of its type.
+
+        >>> LoweredValue(3, False, "3", "unsigned int").literal, LoweredValue(97, False, "97", "char").literal
+        ('3u', "'a'")
+        """
+        if self.type in ("", "bool"):
+            return self.spelling
+        if self.type in _SUFFIXES:
+            return self.spelling + _SUFFIXES[self.type]
+        character = chr(self.number) if self.number is not None and 32 <= self.number < 127 else "'"
+        if self.type == "char" and character not in "'\\":
+            return f"'{character}'"
+        return f"static_cast<{self.type}>({self.spelling})"
+
+    @property
+    def has_type(self) -> bool:
+        """True if its spelling shows its type."""
+        return self.literal == self.spelling
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,9 +226,9 @@ class _Reader:
             return LoweredValue(None, False, f"({type_.spelling}){digits}")
         number = int(sign.replace("n", "-") + digits)
         if code == "b":
-            return LoweredValue(number, False, "true" if number else "false")
+            return LoweredValue(number, False, "true" if number else "false", type_.spelling)
         if code in BUILTIN:
-            return LoweredValue(number, False, str(number), code == "i")
+            return LoweredValue(number, False, str(number), type_.spelling)
         return LoweredValue(number, True, f"({type_.spelling}){number}")
 
     def _expression(self) -> LoweredValue:

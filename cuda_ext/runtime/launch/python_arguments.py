@@ -107,10 +107,16 @@ def is_meant(value: Any, text: str, template: str = "", meanings: Mapping[str, s
 
     Strings also name functions, types and enumerators, as the `meanings` of names where `template` is.
 
+    A character means its number. An ``auto`` parameter that is ``true`` or ``3u`` is no number of Python.
+
     >>> is_meant(1, "True"), is_meant(1, "(Mode)1"), is_meant("float16", "__half"), is_meant(True, "1")
     (True, True, True, False)
+    >>> is_meant(True, "true"), is_meant(1, "true"), is_meant("a", "97"), is_meant(3, "3u")
+    (True, False, True, False)
     """
     value = plain_value(value)
+    if isinstance(value, bool):
+        return text in (str(value), str(value).lower())
     if text in spelled_constants(value):
         return True
     if isinstance(value, str):
@@ -150,6 +156,8 @@ def plain_value(value: Any) -> Any:
 def _is_named(value: str, text: str, template: str, meanings: Mapping[str, str]) -> bool:
     if value in ("true", "false"):
         return text == value.title()
+    if len(value) == 1 and not value.isdigit() and value not in meanings and text == str(ord(value)):
+        return True
     from cuda_ext.formats.lowered_names.meanings import spell_out  # not needed for numbers
 
     if value.removeprefix("torch.") in dtypes_of(text):
@@ -173,6 +181,8 @@ def values_of_constant(text: str) -> list[object]:
     """
     if text in _WORDS:
         return [_WORDS[text], text]
+    if text in ("true", "false"):  # of an auto parameter
+        return [text == "true", text]
     if text[:1] in ("'", '"') and "\\" not in text:
         return [text[1:-1], text]
     if enumerator := ENUMERATOR.fullmatch(text):
