@@ -239,11 +239,16 @@ def shorten(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def starts_nothing(error: BaseException | None) -> bool:
+    """Return True if `error` says that the system starts no more threads or processes for this user."""
+    return isinstance(error, BlockingIOError) or str(error) == "can't start new thread"
+
+
 # The packages that the extras for building install, by their import names.
 _ONLY_TO_BUILD = ("cuda", "jinja2", "platformdirs", "zstandard")
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the message for an `error` that ends a command.
 
     An error of this package or of the system is a message by itself, and so is a missing package that only
@@ -251,12 +256,14 @@ def describe_error(error: Exception) -> str:
     """
     if isinstance(error, CudaExtError):
         return str(error)
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.strerror and not starts_nothing(error):
         return escape_controls(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
     if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _ONLY_TO_BUILD:
         return f'{error.name} is not installed; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
     if isinstance(error, MemoryError):
         return "there is not enough memory"
+    if starts_nothing(error):
+        return "the system starts no more threads or processes; raise the limit (ulimit -u), or use -j 1"
     import tempfile
     import traceback
 

@@ -62,6 +62,9 @@ def test_without_room_for_a_file_a_defect_is_shown_whole(monkeypatch: pytest.Mon
 def test_errors_of_the_system_are_no_defects(temporary: Path) -> None:
     assert describe_error(PermissionError(13, "Permission denied", "a\x1b")) == r"a\x1b: Permission denied"
     assert describe_error(MemoryError()) == "there is not enough memory"
+    limit = "the system starts no more threads or processes; raise the limit (ulimit -u), or use -j 1"
+    assert describe_error(RuntimeError("can't start new thread")) == limit
+    assert describe_error(BlockingIOError(11, "Resource temporarily unavailable")) == limit
     assert list(temporary.iterdir()) == []
 
 

@@ -16,6 +16,7 @@ from cuda_ext.cli.commands import commands
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.terminal import show_line
 from tests.fixtures.command_line import MODULE, ROOT, SCRIPT, run
+from tests.fixtures.projects import write_project
 
 
 @pytest.mark.parametrize("door", [MODULE, SCRIPT], ids=["module", "script"])
@@ -97,6 +98,20 @@ def test_an_invalid_variable_is_one_message() -> None:
         assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_those_of_a_reader_who_left(closed: str, tmp_path: Path) -> None:
+    write_project(tmp_path)
+    (tmp_path / "p").mkdir()
+    build = f"exec {' '.join(MODULE)} build --arch sm_90 {tmp_path} {closed}"
+    done = subprocess.run(build, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert ("1 kernel" in done.stdout, "compiled" in done.stderr) == (
+        ">&-" not in closed.split(),
+        "2" not in closed,
+    )
+    assert (tmp_path / "p/kernels/fill.fatbin").is_file()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_an_error_of_the_output_names_it() -> None:
     with Path("/dev/full").open("w") as full:
@@ -108,14 +123,14 @@ def test_an_error_of_the_output_names_it() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a directory that is in use stays there")
-def test_an_error_of_the_system_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.argv[1], sys.argv[1:])"
     command = [sys.executable, "-c", program]
     done = subprocess.run([*command, *SCRIPT, "init"], cwd=gone, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "No such file or directory\n"
+    assert done.stderr == "the working directory was removed; change to one that exists\n"
 
 
 def test_a_closed_pipe_is_silent() -> None:

@@ -134,7 +134,12 @@ class WorkerPool(Executor):
         """Add a thread, which starts its worker if there is none."""
         thread = threading.Thread(target=self._drive, args=(len(self._threads),), daemon=True)
         self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system starts no more; the others do all tasks
+            self._threads.remove(thread)
+            if not self._threads:
+                raise
 
     def _drive(self, number: int) -> None:
         """Pass one task after the other to one worker."""

@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, describe_error, starts_nothing
 from cuda_ext.toolchain import process
 
 # The exit code of a worker whose task took too long.
@@ -44,8 +44,8 @@ def serve(scratch: str, limit: float, requests: IO[bytes], answers: IO[bytes]) -
     os.dup2(2, 1)
     own = os.getpid()
     arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
     try:
+        threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
         while True:
             function = arrived.get()
             timer = threading.Timer(limit, _end, [TOO_SLOW])
@@ -62,8 +62,8 @@ def serve(scratch: str, limit: float, requests: IO[bytes], answers: IO[bytes]) -
             with suppress(BrokenPipeError):  # the reader thread then finds the end of the input
                 answers.write(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
                 answers.flush()
-    except BaseException:
-        _fail()
+    except BaseException as error:
+        _fail(error)
 
 
 def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
@@ -73,14 +73,17 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
             arrived.put(pickle.load(requests))  # noqa: S301 - from the process that started this one
     except EOFError:
         _end(0)
-    except BaseException:
-        _fail()
+    except BaseException as error:
+        _fail(error)
 
 
-def _fail() -> NoReturn:
-    """Print the traceback and end the process, unless another thread is ending it."""
+def _fail(error: BaseException) -> NoReturn:
+    """Print the error and end the process, unless another thread is ending it."""
     with _ending:
-        sys.excepthook(*sys.exc_info())
+        if starts_nothing(error):
+            print(describe_error(error), file=sys.stderr)
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
     _end(1)
 
 
