@@ -73,6 +73,8 @@ def read_chains(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[
     The bodies of functions and classes count.
     """
     match node:
+        case ast.Name(_, ast.Store()):
+            return
         case ast.Name() | ast.Attribute() if names := _spelled(node):
             if names[0] not in local:
                 yield names

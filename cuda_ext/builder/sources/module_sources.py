@@ -26,6 +26,7 @@ from cuda_ext.facts.sources import Options
 from cuda_ext.text.includes import definitions_of
 
 if TYPE_CHECKING:
+    from cuda_ext.builder.sources.python_kernels import ProjectImports
     from cuda_ext.builder.sources.tuning_table import TuningTable
 
 
@@ -38,6 +39,7 @@ class Sources:
         self._module = module
         self._headers = Headers(root, find_include_directories(module, root))
         self._root = root
+        self._imports: ProjectImports | None = None
         self._units: dict[str, TranslationUnit] = {}
         self._settings: dict[tuple[int, ...], Settings] = {}
         self._options: dict[Settings, Options] = {}
@@ -92,11 +94,12 @@ class Sources:
             content = read_project_file(self._root / name, name)
             imported = {}
             if kind in PYTHON:
-                from cuda_ext.builder.sources.python_kernels import front_end_of, gather_imports
+                from cuda_ext.builder.sources.python_kernels import ProjectImports, front_end_of
                 from cuda_ext.compiler.front_ends.python_functions import kernels_in_strings
 
                 content = kernels_in_strings(content)
-                imported = gather_imports(self._root, name, content)
+                self._imports = self._imports or ProjectImports(self._root)
+                imported = self._imports.gather(name, content)
                 kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)

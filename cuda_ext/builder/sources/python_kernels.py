@@ -161,38 +161,52 @@ _ROOTS = ("src", "")
 _OF_TORCH = {f"torch/_inductor/runtime/{name}" for name in ("triton_helpers", "triton_compat")}
 
 
-def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
-    """Read the files below `root` that `source`, the text of the file `name`, imports, directly or not.
+class ProjectImports:
+    """The files of the project in `root` that its sources in Python import; each is read once.
 
-    Those of an installed PyTorch that torch.compile's kernels import have names in :data:`NAMED`. Imports
-    anywhere in a file count. A package's ``__init__.py`` is included only if something imports a name of it:
-    packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid syntax.
+    Those of an installed PyTorch that torch.compile's kernels import have names in :data:`NAMED`.
     """
-    found: dict[str, bytes] = {}
-    waiting = [(name, source)]
-    while waiting:
-        path, text = waiting.pop()
-        for module in _imports(path, text):
-            for file in _files(root, module):
-                if file not in found and file != name:
-                    found[file] = read_file(str(_place_of(root, file)))
-                    waiting.append((file, found[file]))
-    return dict(sorted(found.items()))
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._contents: dict[str, bytes] = {}
+        self._imported: dict[str, list[str]] = {}
+
+    def gather(self, name: str, source: bytes) -> dict[str, bytes]:
+        """Read what `source`, the text of the file `name`, imports, directly or not.
+
+        Imports anywhere in a file count. A package's ``__init__.py`` is included only if something imports a
+        name of it: packages of kernels need not be importable as a whole. Raises :class:`BuildError` for
+        invalid syntax.
+        """
+        found = dict.fromkeys(self._files(name, source))
+        waiting = [*found]
+        while waiting:
+            file = waiting.pop()
+            new = [each for each in self._of_file(file) if each not in found]
+            found |= dict.fromkeys(new)
+            waiting += new
+        return {file: self._contents[file] for file in sorted(found) if file != name}
+
+    def _of_file(self, file: str) -> list[str]:
+        if file not in self._imported:
+            self._imported[file] = self._files(file, self._contents[file])
+        return self._imported[file]
+
+    def _files(self, path: str, source: bytes) -> list[str]:
+        """Read the files of the project that `source` may import, and return their names."""
+        modules = dict.fromkeys(_imports(path, source))
+        files = [file for module in modules for file in _files(self._root, module)]
+        for file in files:
+            if file not in self._contents:
+                self._contents[file] = read_file(str(_place_of(self._root, file)))
+        return files
 
 
 def _imports(path: str, source: bytes) -> Iterator[str]:
     """Yield the modules that a file may import, as paths below a root and without suffix."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as error:
-        where = f"{path}:{error.lineno}" if error.lineno else path
-        raise BuildError(f"is no Python: {error.msg}", where=where, remedy="correct it") from None
-    except ValueError as error:
-        raise BuildError(f"is no Python: {error}", where=path, remedy="correct it") from None
-    except (MemoryError, RecursionError):
-        raise BuildError("is no Python: it nests too deep", where=path, remedy="divide it") from None
     package = posixpath.dirname(_below_root(path))
-    for node in ast.walk(tree):
+    for node in ast.walk(_parse(path, source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name.replace(".", "/")
@@ -205,6 +219,18 @@ def _imports(path: str, source: bytes) -> Iterator[str]:
             yield module
             for alias in node.names:
                 yield posixpath.join(module, alias.name)
+
+
+def _parse(path: str, source: bytes) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        where = f"{path}:{error.lineno}" if error.lineno else path
+        raise BuildError(f"is no Python: {error.msg}", where=where, remedy="correct it") from None
+    except ValueError as error:
+        raise BuildError(f"is no Python: {error}", where=path, remedy="correct it") from None
+    except (MemoryError, RecursionError):
+        raise BuildError("is no Python: it nests too deep", where=path, remedy="divide it") from None
 
 
 def _below_root(path: str) -> str:

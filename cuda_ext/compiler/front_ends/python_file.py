@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.python_functions import imported_names
 from cuda_ext.compiler.translation_unit import NAMED
-from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners
+from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners, nodes_of_scope
 
 
 class Statement(NamedTuple):
@@ -36,7 +36,8 @@ class PythonFile:
         self.binders: dict[str, list[Statement]] = defaultdict(list)
         self.assigning: dict[str, list[Statement]] = defaultdict(list)
         self.calling: dict[str, list[Statement]] = defaultdict(list)
-        for statement in _statements(self.tree.body):
+        self.statements = [*_statements(self.tree.body)]
+        for statement in self.statements:
             for table, names in (
                 (self.binders, bound_names),
                 (self.assigning, assigned_owners),
@@ -57,6 +58,25 @@ class PythonFile:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
                 return tuple(str(each.value) for each in node.value.elts if isinstance(each, ast.Constant))
         return None
+
+    @cached_property
+    def setters(self) -> dict[str, set[str]]:
+        """The functions that declare each name as ``global``."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for node, _ in self.statements:
+            if isinstance(node, ast.FunctionDef):
+                for each in ast.walk(node):
+                    for name in each.names if isinstance(each, ast.Global) else ():
+                        found[name].add(node.name)
+        return found
+
+    def callers(self, functions: Container[str]) -> Iterator[Statement]:
+        """Yield the statements that call one of `functions`, which may be attributes of modules."""
+        for statement in self.statements:
+            for each in nodes_of_scope(statement.node):
+                match each:
+                    case ast.Call(ast.Name(name) | ast.Attribute(_, name)) if name in functions:
+                        yield statement
 
     def stars(self) -> Iterator[tuple[Statement, ast.ImportFrom]]:
         """Yield the statements ``from module import *``."""

@@ -37,8 +37,8 @@ class Slice:
     """The statements that `names` of the file `path` need, in the files `contents`.
 
     `public_names` returns the names that ``import *`` imports from a module of another package.
-    ``unresolved`` are names that no statement binds, each with its file. If there are any, the slice may lack
-    statements. Raises :class:`SyntaxError` or :class:`ValueError` for a file that is no Python.
+    ``unresolved`` are reasons for which it may lack statements. Raises :class:`SyntaxError` or
+    :class:`ValueError` for a file that is no Python.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Slice:
         self._contents, self._paths, self._public_names = contents, modules_of(contents), public_names
         self.unresolved: list[str] = []
         self._seen: set[tuple[PythonFile, Chain]] = set()
+        self._searched: list[tuple[PythonFile, str]] = []
         self._kept: set[ast.AST] = set()
         self._with_decorators: set[ast.AST] = set()
         self._stars: dict[ast.AST, dict[str, None]] = defaultdict(dict)
@@ -88,20 +89,37 @@ class Slice:
         changing = file.calling if self._is_variable(file, name) else {}
         for statement in (*file.assigning.get(name, ()), *changing.get(name, ())):
             self._keep(file, statement)
+        if name in file.setters:
+            self._keep_callers(file, name)
         if name not in file.binders:
             self._look_elsewhere(file, name, attributes)
 
-    def _is_variable(self, file: PythonFile, name: str) -> bool:
+    def _keep_callers(self, file: PythonFile, name: str) -> None:
+        """Keep the statements that call functions which assign `name`. Other files must have none."""
+        for statement in file.callers(file.setters[name]):
+            self._keep(file, statement)
+        others = [self._file(module) for module in self._paths]
+        if any(other is not file and [*other.callers(file.setters[name])] for other in others):
+            self.unresolved.append(f"other files call functions that assign {name} of {file.path}")
+
+    def _is_variable(self, file: PythonFile, name: str, seen: frozenset[PythonFile] = frozenset()) -> bool:
         """Return True if calls may change the value of `name`: it is no module, no function and no class."""
-        for node, _ in file.binders.get(name, ()):
+        for node, _ in file.binders.get(name, ()) if file not in seen else ():
             if isinstance(node, ast.ImportFrom):
-                base = file.base_of(node)
                 names = {alias.asname or alias.name: alias.name for alias in node.names}
-                if base in self._paths and self._is_variable(self._file(base), names[name]):
+                owner = self._definer(file, file.base_of(node), names[name])
+                if owner and self._is_variable(owner, names[name], seen | {file}):
                     return True
             elif not isinstance(node, ast.Import | ast.FunctionDef | ast.ClassDef):
                 return True
         return False
+
+    def _definer(self, file: PythonFile, base: str, name: str) -> PythonFile | None:
+        """Return the module `base` from which `file` imports `name`; ``None`` if that is a module, too."""
+        if base not in self._paths:
+            return None
+        owner, is_module = self._file(base), f"{base}.{name}" in self._paths
+        return None if is_module and (owner is file or name not in owner.binders) else owner
 
     def _keep(
         self, file: PythonFile, each: Statement, name: str = "", attributes: Sequence[str] = ()
@@ -141,17 +159,15 @@ class Slice:
         if isinstance(node, ast.Import):
             self._need_module(alias.name if alias.asname else bound, attributes)
         else:
-            self._need_from(file.base_of(node), alias.name, attributes)
+            self._need_from(file, file.base_of(node), alias.name, attributes)
 
-    def _need_from(self, base: str, name: str, attributes: Sequence[str]) -> None:
-        if base not in self._paths:
-            return
-        owner = self._file(base)
-        if name in owner.binders or f"{base}.{name}" not in self._paths:
+    def _need_from(self, file: PythonFile, base: str, name: str, attributes: Sequence[str]) -> None:
+        owner = self._definer(file, base, name)
+        if owner:
             self._waiting.append((owner, (name, *attributes)))
             return
-        if self._by_star(owner, name):
-            self.unresolved.append(f"{name} in {owner.path}")  # it may be that of the other module
+        if base in self._paths and self._by_star(self._file(base), name):
+            self.unresolved.append(f"{name} of {self._paths[base]} is a module and imported by *")
         self._need_module(f"{base}.{name}", attributes)
 
     def _need_module(self, module: str, attributes: Sequence[str]) -> None:
@@ -166,16 +182,16 @@ class Slice:
     def _look_elsewhere(self, file: PythonFile, name: str, attributes: Sequence[str]) -> None:
         """Find a name that no statement of `file` spells: in a package, or by ``import *``."""
         if file.is_package and f"{file.module}.{name}" in self._paths:
-            return self._need_from(file.module, name, attributes)
+            return self._need_from(file, file.module, name, attributes)
         found = False
         for statement, star in file.stars():
             if self._exports(file, star, name):
                 found = True
                 self._stars[star][name] = None
                 self._kept |= {star, *statement.guards, *star.names}
-                self._need_from(file.base_of(star), name, attributes)
+                self._need_from(file, file.base_of(star), name, attributes)
         if not found and name not in _IN_EACH_MODULE:
-            self.unresolved.append(f"{name} in {file.path or file.module}")
+            self.unresolved.append(f"no statement defines {name} in {file.path or file.module}")
         return None
 
     def _exports(self, file: PythonFile, star: ast.ImportFrom, name: str) -> bool:
@@ -191,7 +207,12 @@ class Slice:
         return self._by_star(owner, name)
 
     def _by_star(self, file: PythonFile, name: str) -> bool:
-        return any(self._exports(file, star, name) for _, star in file.stars())
+        if (file, name) in self._searched:  # by a circle of imports
+            return False
+        self._searched.append((file, name))
+        found = any(self._exports(file, star, name) for _, star in file.stars())
+        self._searched.pop()
+        return found
 
     def _select(self, file: PythonFile, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         for node in body:
@@ -225,7 +246,7 @@ class Slice:
                 if bound == "*":
                     part.names = [ast.copy_location(ast.alias(name), alias) for name in self._stars[node]]
                 yield part
-            elif bound == "*" or "." in bound:
+            elif bound == "*" or "." in bound or base.partition(".")[0] in sys.stdlib_module_names:
                 yield part
             else:
                 text = f"try: 0\nexcept ImportError: {bound} = {MISSING}({node.lineno}, {base!r})"

@@ -25,9 +25,11 @@ class MissingImportError(ImportError):
     """A source needs a package that cannot be imported; ``where`` is the line of its import."""
 
     def __init__(self, where: str, module: str, error: ImportError) -> None:
-        self.where, self.top = where, module.partition(".")[0]
-        absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-        self.problem = f"imports {module}, which is not installed" if absent else f"imports {module}: {error}"
+        self.where, self.problem, self.remedy = where, f"imports {module}: {error}", ""
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            self.problem = f"imports {module}, which is not installed"
+            package = module.partition(".")[0]
+            self.remedy = f"install {package} for the build, or define what kernels read apart from it"
         super().__init__(f"{where}: {self.problem}")
 
 
@@ -51,11 +53,7 @@ def contained(
         except BaseException as error:  # this process goes on to compile others
             restore()
             if missing := _find_missing(error):
-                raise CompilationError(
-                    missing.problem,
-                    where=missing.where,
-                    remedy=f"install {missing.top} for the build, or define what kernels read apart from it",
-                ) from None
+                raise CompilationError(missing.problem, where=missing.where, remedy=missing.remedy) from None
             raise CompilationError(f"{what}: {shorten_output(describe(error))}", where=where) from None
         finally:
             restore()

@@ -76,7 +76,7 @@ def _import(finder: _Finder, unit: TranslationUnit, names: frozenset[str]) -> Mo
     reason = ""
     if names:
         part = Slice(finder.contents, unit.name, names, _public_names)
-        reason = f"no statement defines {part.unresolved[0]}" if part.unresolved else ""
+        reason = part.unresolved[0] if part.unresolved else ""
         if not reason:
             try:
                 return finder.load(unit.name, part)

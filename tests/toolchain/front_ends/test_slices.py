@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.front_ends.source_import import forget_sources, import_source
 
 triton = pytest.importorskip("triton", reason="Triton runs under Linux only")
@@ -96,6 +98,25 @@ KERNELS = {
     "tl.load(x) + UP": "from .ops.base import up\nUP = tl.constexpr(up(1.5))",
     "helped(tl.load(x), 3)": "from .ops.base import double\nhelped = triton.jit(double.fn)",
     "helped(tl.load(x))": "from .branch import helped",
+    "tl.load(x) + settings.STEP": "from .state import settings",
+    "tl.load(x) + lib.state.settings.STEP": "import lib.state\nlib.state",
+}
+ABSENT_PACKAGE = "imports absent, which is not installed; "
+ALONE = f"lib/__init__.py:1: {ABSENT_PACKAGE}its kernels alone cannot be imported: "
+# The same for kernels that need the whole import or the package, and what the error says without it.
+WHOLE = {
+    "tl.load(x) + HIDDEN": (
+        "globals().update(HIDDEN=tl.constexpr(3))",
+        f"{ALONE}no statement defines HIDDEN in lib/k.py; install absent",
+    ),
+    "tl.load(x) + CAPABILITY": (
+        "CAPABILITY = tl.constexpr(absent.cuda.get_device_capability() and 9)",
+        f"lib/k.py:1: {ABSENT_PACKAGE}install absent for the build, or define what kernels read",
+    ),
+    "tl.load(x) + m.settings.OTHER": (
+        "from .state import settings as s, change\nfrom . import state as m\nchange()",
+        f"{ALONE}other files call functions that assign OTHER of lib/state/settings.py; install absent",
+    ),
 }
 FILES["lib/branch.py"] = """
     import triton, absent
@@ -109,6 +130,25 @@ FILES["lib/branch.py"] = """
         def helped(x):
             return x - 1
 """
+FILES["lib/state/__init__.py"] = """
+    import absent
+    from . import settings
+    from .settings import *
+    from .settings import change
+"""
+FILES["lib/state/settings.py"] = """
+    from triton.language import constexpr
+    from .more import *
+    STEP = OTHER = constexpr(1)
+    def change():
+        global OTHER
+        OTHER = constexpr(2)
+    def init():
+        global STEP
+        STEP = constexpr(5)
+    init()
+"""
+FILES["lib/state/more.py"] = "from .settings import *"
 KERNEL = """\
 import absent, triton
 import triton.language as tl
@@ -175,3 +215,15 @@ def test_a_slice_compiles_to_the_same_as_the_whole_import(value: str, install: C
     whole = import_source(unit.replace(instantiate=()))
     assert "absent" in sys.modules
     assert compile_kernel(whole) == without
+
+
+@pytest.mark.parametrize("value", WHOLE)
+def test_a_slice_that_lacks_something_is_no_result(value: str, install: Callable[[], None]) -> None:
+    lines, message = WHOLE[value]
+    unit = unit_of(value, lines)
+    with pytest.raises(CompilationError, match=re.escape(message)):
+        import_source(unit)
+    install()
+    forget_sources()
+    result = compile_kernel(import_source(unit))
+    assert compile_kernel(import_source(unit.replace(instantiate=()))) == result
