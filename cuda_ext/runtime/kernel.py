@@ -11,7 +11,6 @@ from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.facts import kernels
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
-from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch, GridLaunch
 
 # The careful launcher and its modules are imported only when needed.
@@ -222,6 +221,8 @@ class Kernel(FastLaunch):
         __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
 
         def __select_carefully__(self, launch: Any, /) -> Any:
+            from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid
+
             if isinstance(launch, str):
                 raise ArgumentError(f"{self.expression} is not a template")
             if self._is_fixed and is_grid(launch):

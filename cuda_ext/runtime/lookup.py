@@ -18,7 +18,6 @@ from cuda_ext.errors import (
 from cuda_ext.runtime.created_kernels import create_kernel, kernel_of, variants_of
 from cuda_ext.runtime.demanded_calls import DemandingOverloads, has_python
 from cuda_ext.runtime.driver.driver import open_driver
-from cuda_ext.runtime.grid_brackets import advise_keywords, is_grid, is_launch, takes_numbers
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.fast_launch import GridLaunch
 from cuda_ext.runtime.loaded_library import Library
@@ -142,13 +141,17 @@ class KernelTemplate(DemandingOverloads, Namespace):
             return self.__items__[key]
         except (KeyError, TypeError):  # not looked up before, or not template arguments
             pass
-        is_text = isinstance(arguments, str)
-        if not is_text and is_grid(arguments) and is_launch(arguments, self.__names__) and self.__is_fixed__:
-            self.__takes_grid__ = not takes_numbers(self.__names__)  # C takes the next one
-            return GridLaunch(self, arguments)
+        if not isinstance(arguments, str) and self.__is_fixed__:
+            from cuda_ext.runtime.grid_brackets import is_grid, is_launch, takes_numbers
+
+            if is_grid(arguments) and is_launch(arguments, self.__names__):
+                self.__takes_grid__ = not takes_numbers(self.__names__)  # C takes the next one
+                return GridLaunch(self, arguments)
         try:
             kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
         except (KernelNotFoundError, TypeError):
+            from cuda_ext.runtime.grid_brackets import advise_keywords, is_launch
+
             if is_launch(arguments, self.__names__):
                 raise KernelNotFoundError(
                     "brackets choose a kernel by its template arguments",

@@ -107,6 +107,7 @@ IMPORTED_BY_A_FIRST_LAUNCH = {
     "runtime.launch._launch",
     "runtime.launch.fast_launch",
     "runtime.loaded_library",
+    "runtime.manifest_names",
     "runtime.lookup",
     "runtime.module",
 }
