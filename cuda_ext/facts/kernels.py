@@ -39,6 +39,37 @@ SIZES = {
     "double": 8,
 }
 
+# Vectors: their item types, by the names in theirs, and their names. Most kernels take none.
+_HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
+_VECTOR = r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?"
+_ITEMS = {
+    "char": "signed char",
+    "uchar": "unsigned char",
+    "ushort": "unsigned short",
+    "uint": "unsigned int",
+    "ulong": "unsigned long",
+    "longlong": "long long",
+    "ulonglong": "unsigned long long",
+}
+
+
+def split_vector(type_: str) -> tuple[str, int, int]:
+    """Return the item type of a vector type, the number of items, and the largest alignment of vectors.
+
+    >>> split_vector("float3"), split_vector("ulonglong4_32a"), split_vector("ufloat3")
+    (('float', 3, 16), ('unsigned long long', 4, 32), ('ufloat3', 1, 16))
+    """
+    if type_ in _HALF_VECTORS:
+        return _HALF_VECTORS[type_], 2, 16
+    if type_ in SIZES or type_ in HALVES:
+        return type_, 1, 16
+    import re
+
+    match = re.fullmatch(_VECTOR, type_)
+    if match is None:
+        return type_, 1, 16
+    return _ITEMS.get(match[1], match[1]), int(match[2]), int(match[3] or 16)
+
 
 class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
@@ -80,6 +111,18 @@ class Parameter(NamedTuple):
     def is_integer(self) -> bool:
         """True if its values are integers of at most 64 bits."""
         return self.kind in ("integer", "unsigned") and self.size <= 8
+
+    @property
+    def vector_items(self) -> tuple["Parameter", ...]:
+        """The items of one of CUDA's vectors, such as ``float4``; nothing for other types."""
+        type_, count, _ = split_vector(self.type) if self.kind == "struct" else (self.type, 0, 0)
+        if type_ == self.type:
+            return ()
+        kind: ParameterKind = "unsigned" if type_.startswith("unsigned") else "integer"
+        if type_ in HALVES or type_ in ("float", "double"):
+            kind = "struct" if type_ in HALVES else "float"
+        size = SIZES.get(type_, _HALF)
+        return tuple(Parameter(f"{self.name}.{'xyzw'[i]}", type_, kind, size, i * size) for i in range(count))
 
     @property
     def is_comparable(self) -> bool:

@@ -235,10 +235,19 @@ def _read(source: StructureObject, member: Member, content: bytes, objects: Sequ
         return source.__view__(member.structure, member.offset, member.reference)
     parameter = member.field.parameter
     own = content[member.offset : member.offset + parameter.size]
-    (value,) = struct.unpack(f"<{member.field.format}", own)
+    if items := parameter.vector_items:
+        fields = zip(items, arguments.make_fields(items), strict=True)
+        return tuple(_read_number(i, f.format, own[i.offset : i.offset + i.size]) for i, f in fields)
     if parameter.kind == "pointer":
+        (address,) = struct.unpack(f"<{member.field.format}", own)
         array = objects[member.reference]
-        return (value or None) if array is None else array
+        return (address or None) if array is None else array
+    return _read_number(parameter, member.field.format, own)
+
+
+def _read_number(parameter: Parameter, format_: str, own: bytes) -> Any:
+    """Read a value that is no pointer and no known structure from its bytes."""
+    (value,) = struct.unpack(f"<{format_}", own)
     if parameter.kind == "bool":
         return bool(value)
     if parameter.kind == "enum" and isinstance(value, int):  # its underlying type may have a sign

@@ -48,6 +48,7 @@ __all__ = [
     "TemplateArguments",
     "TensorMap",
     "Variants",
+    "Vector",
 ]
 
 
@@ -69,6 +70,7 @@ Pointer: TypeAlias = ConstPointer | Out
 Structure: TypeAlias = "Buffer"
 Half: TypeAlias = "SupportsFloat | Buffer"
 Complex: TypeAlias = "complex | SupportsComplex | SupportsFloat | Buffer"
+Vector: TypeAlias = "tuple[Any, ...] | list[Any] | Buffer"
 Grid: TypeAlias = Dim | GridFunction
 TensorMap: TypeAlias = "_CUtensorMap | _TensorMapDescriptor | Buffer"
 

@@ -25,7 +25,9 @@ def plain_type(types: str, typing: str, builtins: str, parameter: Parameter) -> 
         case "struct" if parameter.element:
             return f"{types}.Pointer"  # a tensor map is made of an array
         case "struct":
-            return f"{types}.{_STRUCTURES.get(parameter.type.rpartition('::')[2], 'Structure')}"
+            special = _STRUCTURES.get(parameter.type.rpartition("::")[2])
+            names = [special, "Vector" if parameter.vector_items else None if special else "Structure"]
+            return " | ".join(f"{types}.{name}" for name in names if name)
         case "bool":
             return "bool"
         case _:

@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.facts.kernels import split_vector
 
 _SCALARS = {
     "bool": ("bool",),
@@ -36,20 +37,8 @@ _COMPLEX = {
 }
 _COMPLEX_STRUCTURES = {*_COMPLEX, "cuFloatComplex", "cuDoubleComplex"}
 _ADDRESS = 8  # bytes
-_HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
-# Compiled only when needed: looking up a kernel of scalars and their arrays does not need them.
-_VECTOR = r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?"
+# Compiled only when needed: looking up a kernel of scalars and their arrays does not need it.
 _ARRAY = r"(.*[^])])((?:\[\d+\])+)"  # ``float(*)[3]`` is a pointer
-# The item types that are spelled in another way in the names of vectors.
-_ITEMS = {
-    "char": "signed char",
-    "uchar": "unsigned char",
-    "ushort": "unsigned short",
-    "uint": "unsigned int",
-    "ulong": "unsigned long",
-    "longlong": "long long",
-    "ulonglong": "unsigned long long",
-}
 _FORMATS = {**dict.fromkeys("bhilq", "int"), **dict.fromkeys("HILQ", "uint"), **dict.fromkeys("efd", "float")}
 _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
@@ -74,7 +63,7 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     element, _ = element_and_shape(element)
     if element.endswith("*"):
         return ("uint64", "int64")
-    item, _, _ = _split_vector(element)
+    item, _, _ = split_vector(element)
     dtypes = _SCALARS.get(item, ())
     name = element.rpartition("::")[2]
     return (_COMPLEX[name], *dtypes) if name in _COMPLEX else dtypes
@@ -125,7 +114,7 @@ def item_dtype(element: str) -> str:
     ('float32', 'complex64', '')
     """
     # ``float2`` is two floats first, though it may hold a complex number.
-    item, _, _ = _split_vector(element_and_shape(element)[0])
+    item, _, _ = split_vector(element_and_shape(element)[0])
     return next(iter(_SCALARS.get(item) or accepted_dtypes(element)), "")
 
 
@@ -151,31 +140,13 @@ def alignment(element: str) -> int:
     (4, 4, 16, 1)
     """
     element, _ = element_and_shape(element)
-    _, count, most = _split_vector(element)
+    _, count, most = split_vector(element)
     dtype = item_dtype(element)
     if element.startswith("std::complex<"):  # an array of two; those of CUDA are aligned as vectors
         dtype = item_dtype(element.partition("<")[2].removesuffix(">"))
     bits = dtype.removeprefix(dtype.rstrip("0123456789"))
     # Vectors of three have the alignment of one element.
     return min(most, (int(bits) // 8 if bits else 1) * (1 if count == 3 else count))
-
-
-def _split_vector(element: str) -> tuple[str, int, int]:
-    """Return the item type of a vector type, the number of items, and the largest alignment of vectors.
-
-    >>> _split_vector("float3"), _split_vector("ulonglong4_32a"), _split_vector("ufloat3")
-    (('float', 3, 16), ('unsigned long long', 4, 32), ('ufloat3', 1, 16))
-    """
-    if element in _HALF_VECTORS:
-        return _HALF_VECTORS[element], 2, 16
-    if element in _SCALARS:
-        return element, 1, 16
-    import re
-
-    match = re.fullmatch(_VECTOR, element)
-    if match is None:
-        return element, 1, 16
-    return _ITEMS.get(match[1], match[1]), int(match[2]), int(match[3] or 16)
 
 
 def dtype_of_format(letter: str) -> str:

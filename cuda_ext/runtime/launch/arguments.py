@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
@@ -211,12 +212,13 @@ def _bfloat16(number: float) -> bytes:
 def _struct(parameter: Parameter) -> _Conversion:
     # Converts values that only this type takes.
     special: Callable[[Any], bytes | None] = _content
-    letters = "<dd" if parameter.size == 16 else "<ff"
     if parameter.type in HALVES:
         letter, half = _float(parameter)
         special = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
+    elif items := parameter.vector_items:
+        special = partial(_vector, parameter, make_fields(items))
     elif is_complex(parameter.type):
-        special = lambda value: _complex(letters, parameter, value)  # noqa: E731
+        special = partial(_complex, parameter)
     elif parameter.type in TENSOR_MAPS:
         special = read_tensor_map
 
@@ -239,7 +241,18 @@ def _struct(parameter: Parameter) -> _Conversion:
     return f"{parameter.size}s", convert
 
 
-def _complex(letters: str, parameter: Parameter, value: object) -> bytes | None:
+def _vector(parameter: Parameter, items: Sequence[Field], value: object) -> bytes | None:
+    """Return the bytes of a vector from its items, or from a complex number if it has two."""
+    if not isinstance(value, (tuple, list)):
+        return _complex(parameter, value) if is_complex(parameter.type) else _content(value)
+    if len(value) != len(items):
+        raise ArgumentError(f"expected the {len(items)} numbers of {parameter.type}, found {len(value)}")
+    converted = (item.value(each) for item, each in zip(items, value, strict=True))
+    return struct.pack(f"<{''.join(item.format for item in items)}", *converted)
+
+
+def _complex(parameter: Parameter, value: object) -> bytes | None:
+    letters = "<dd" if parameter.size == 16 else "<ff"
     try:
         if isinstance(value, complex):
             number = complex(value)

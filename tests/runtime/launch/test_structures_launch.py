@@ -17,6 +17,7 @@ from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.variant_conditions import parse
+from cuda_ext.runtime.structure_types import make_class
 from tests.fixtures import device_arrays
 from tests.fixtures.device_arrays import ArrayAt, Tensor
 from tests.fixtures.loader import Run, write_module
@@ -128,7 +129,7 @@ def test_a_launch_passes_the_bytes_of_the_members(in_c: bool) -> None:
     p.items[1].a = 7
     p.w = ((1, 2), np.float32([3, 4]))
     p.z = 1 + 2j
-    p.v = struct.pack("<4f", 1, 2, 3, 4)
+    p.v = (1, 2.0, np.float32(3), 4)
     p.text = b"abc\0"
     expected = bytearray(144)
     struct.pack_into("<iIf?", expected, 0, -2, 3, 0.5, True)
@@ -139,9 +140,38 @@ def test_a_launch_passes_the_bytes_of_the_members(in_c: bool) -> None:
     kernels.run(p, **one)
     kernels.run(p, **one)
     assert passed() == expected.hex()
-    assert (p.batch, p.flag, p.mode, p.half, p.z) == (-2, True, -1, 1.5, 1 + 2j)
+    assert (p.batch, p.flag, p.mode, p.half, p.z) == (-2, True, -1, 1.5, (1, 2))
     assert getattr(p, "lambda") == p.lambda_ == 9
+    assert p.v == (1, 2, 3, 4)
     assert (p.w, p.items[1].a, p.text) == (((1.0, 2.0), (3.0, 4.0)), 7, (97, 98, 99, 0))
+
+
+VECTORS = {
+    "char1": "i1", "uchar2": "u1", "short3": "i2", "ushort4": "u2", "int2": "i4", "uint3": "u4",
+    "long1": "i8", "ulong4_16a": "u8", "longlong2": "i8", "ulonglong4_32a": "u8", "float1": "f4",
+    "float2": "f4",
+    "float3": "f4", "float4": "f4",
+    "double2": "f8", "double3": "f8", "__half2": "f2", "__nv_bfloat162": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", VECTORS)
+def test_vectors_are_tuples_of_numbers(type_: str) -> None:
+    count = int(type_.replace("_16a", "").replace("_32a", "").replace("bfloat16", "")[-1])
+    items = (0.5, 2.25, 3.0, -4.0) if "f" in VECTORS[type_] else (0, 1, 100, 127)
+    numbers = np.array(items[:count], "f4" if "b" in VECTORS[type_] else VECTORS[type_])
+    # The upper half of a float is a bfloat16.
+    content = b"".join(n.tobytes()[2:] for n in numbers) if "b" in VECTORS[type_] else numbers.tobytes()
+    field = Parameter("v", type_, "struct", len(content), 0)
+    made = make_class(Structure("S", len(content), 1, (field,)), "m", lambda _: None)
+    for given in (items[:count], [*items[:count]], content):
+        structure = made(v=given)
+        assert structure.__content__()[0] == content
+        assert structure.v == items[:count]
+    assert failure(made, v=items[: count - 1]) == (
+        f"ArgumentError: S.v: expected the {count} numbers of {type_}, found {count - 1}"
+    )
+    assert "S.v: expected" in failure(made, v=["x"] * count)
 
 
 @under_driver
