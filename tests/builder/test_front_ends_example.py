@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.facts.manifest import loads
+from cuda_ext.toolchain.front_ends.cutile import CuTile
+from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.projects import build
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")
@@ -24,6 +26,8 @@ def test_one_package_has_the_kernels_of_all_front_ends(
     monkeypatch.setenv("CUDAARCHS", "90-real")
     files = build(root)["front_ends.kernels"].files
     manifest = loads(files["manifest.json"], "example")
+    cutile, triton = (each.version for each in (CuTile(), Triton()))
+    assert manifest.compilers == f"nvrtc {manifest.version}, Triton {triton}, cuTile {cutile}"
     names = {kernel.expression.partition("<")[0] for kernel in manifest.named_kernels}
     own = {"axpy", "ct_matmul", "ct_softmax", "simt::softmax", "tile::axpy", "tile::matmul", "transpose"}
     assert names == own | {"attention", "layer_norm", "matmul", "matmul_tma", "softmax"}

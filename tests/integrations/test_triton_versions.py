@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,12 @@ def test_each_version_builds_the_same_kernels(
     assert (manifest.compiler, manifest.version[:4]) == ("triton", f"{version}.")
     done = run_script(LAUNCHES, tmp_path / "one/out", LD_LIBRARY_PATH=str(fake_driver))
     assert done.output[0].startswith(f"p.kernels, compiled by Triton {version}.")
+    assert f"compiler     Triton {version}." in environment.run(
+        "-m", "cuda_ext", "inspect", tmp_path / "one/out"
+    )
+    found = json.loads(environment.run("-m", "cuda_ext", "doctor", "--json", cwd=tmp_path / "one"))
+    findings = [finding for section in found["sections"] for finding in section["findings"]]
+    assert not [finding for finding in findings if finding["level"] == "problem"]
     added = len(VERSIONS[version].added)
     scale, combine, on_host, on_device = done.launches
     assert scale.endswith(" ".join([" 3c000000 00000040", *["0" * 16] * added]))

@@ -32,6 +32,7 @@ from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import try_nvccs
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version
+from cuda_ext.toolchain.front_ends.triton import Triton
 from cuda_ext.toolchain.nvcc import Nvcc
 
 _LIBRARIES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
@@ -92,11 +93,14 @@ def check_tool_chain(gpus: Gpus) -> Iterator[Finding]:
     extra = "cu12" if gpus.driver is not None and gpus.driver[0] == 12 else "cu13"
     install = f'pip install "cuda-ext[{extra}]"'
     missing: Level = "problem" if _has_project() else "note"  # what was built runs without them
+    yield from _check_triton()
     for name, title in _LIBRARIES.items():
         try:
             major, minor = library_version(name)
         except ToolchainError as error:
-            yield Finding(missing, title, error.problem, "to build, or to compile on demand", install)
+            # A project of Triton kernels needs no other. What this project needs is checked below.
+            level = missing if name == "nvfatbin" else "note"
+            yield Finding(level, title, error.problem, "to build, or to compile on demand", install)
             continue
         file = next(iter(library_files(name)), "a library of the system")
         yield Finding("ok", title, f"{major}.{minor}, {file}")
@@ -112,6 +116,15 @@ def check_tool_chain(gpus: Gpus) -> Iterator[Finding]:
             break
         if isinstance(nvcc, ToolchainError):
             yield Finding("warning", "nvcc", f"{origin}: {nvcc.problem}", nvcc.remedy or "repair it")
+
+
+def _check_triton() -> Iterator[Finding]:
+    """Check the version of Triton, if it is installed."""
+    if find_spec("triton") is not None:
+        try:
+            yield Finding("ok", "Triton", Triton().version)
+        except ToolchainError as error:
+            yield Finding("warning", "Triton", error.problem, error.remedy)
 
 
 def _has_project() -> bool:
