@@ -25,20 +25,14 @@ from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.errors import BuildError, escape_controls
 from cuda_ext.filesystem.inner_path import is_inner_path
 from cuda_ext.filesystem.regular_file import check_regular, read_file
-from cuda_ext.text.includes import (
-    OUTSIDE,
-    Include,
-    PossibleName,
-    definitions_of,
-    find_includes,
-    names_by_macros,
-    rewrite_includes,
-)
+from cuda_ext.text.directives import definitions_of, has_directives
 
+# The reader of includes is imported where it is used: sources without directives do not need its patterns.
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuda_ext.facts.sources import Options
+    from cuda_ext.text.includes import Include, PossibleName
 
 _STOP = (b"\0", b"\xff")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -73,6 +67,10 @@ def closure(text: bytes, options: Options, texts: Mapping[str, bytes]) -> dict[s
 
 
 def _canonical(text: bytes) -> _Header:
+    if not has_directives(text):
+        return _Header(text, ())
+    from cuda_ext.text.includes import find_includes
+
     found = find_includes(text)
     names = tuple(include.name for include in found.named if include.is_quoted)
     return _Header(text, names, found.may_name_more)
@@ -110,6 +108,8 @@ def _with_named(
     """Return the headers `found`, and those that macros may name, where `find` gives the name of one."""
     texts, may_name_more = found
     while may_name_more or text.may_name_more:
+        from cuda_ext.text.includes import names_by_macros
+
         possible = names_by_macros({source: text.text, **texts}, definitions)
         more = _reach(sorted({*filter(None, map(find, possible))} - texts.keys()), read)
         if not more.texts:
@@ -161,6 +161,8 @@ class Headers:
 
     def _find_before(self, name: str) -> str | None:
         # Compilers look in their working directory too.
+        from cuda_ext.text.includes import OUTSIDE
+
         found = self._find(name, (*self._include_dirs, self._root))
         if found is None and (OUTSIDE.match(name) or _is_file(self._root + name)):
             raise BuildError(
@@ -219,6 +221,10 @@ class Headers:
                 remedy="save it as UTF-8",
             )
         text = text.removeprefix(_BYTE_ORDER_MARK)
+        if not has_directives(text):
+            return _Header(text, ())
+        from cuda_ext.text.includes import find_includes, rewrite_includes
+
         return _Header(rewrite_includes(text, spell), tuple(names), find_includes(text).may_name_more)
 
     def _searched(self, path: str, include: Include, *, is_source: bool = False) -> tuple[str, ...]:
@@ -255,6 +261,8 @@ class Headers:
         if real == path or not path.startswith(self._root) or os.path.realpath(path) != real:
             return target
         if link not in self._names:
+            from cuda_ext.text.includes import find_includes
+
             self._names[link] = target  # for files that include each other
             includes = find_includes(_bytes_of(real)).named
             places = [[self._find(i.name, self._searched(p, i)) for i in includes] for p in (real, path)]

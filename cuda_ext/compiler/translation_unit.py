@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.sources import Options, Source
-from cuda_ext.text.includes import find_includes
+from cuda_ext.text.directives import has_directives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,12 @@ class TranslationUnit:
         """True if it may include a header that is not the project's; those of the project are in quotes."""
         if self.options.pre_include or self.options.raw:
             return True
-        found = map(find_includes, (self.source, *self.headers.values()))
+        texts = [text for text in (self.source, *self.headers.values()) if has_directives(text)]
+        if not texts:
+            return False
+        from cuda_ext.text.includes import find_includes  # a slow import
+
+        found = map(find_includes, texts)
         return any(each.by_macro or not all(name.is_quoted for name in each.named) for each in found)
 
     @property

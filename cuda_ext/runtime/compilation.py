@@ -32,7 +32,7 @@ from cuda_ext.runtime.text_arguments import (
     read_text,
     read_texts,
 )
-from cuda_ext.text.includes import definitions_of, names_its_includes
+from cuda_ext.text.directives import definitions_of, has_directives
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 
@@ -201,8 +201,7 @@ class _Wanted(NamedTuple):
     def key(self) -> str | None:
         """Return the cache key, or ``None`` if the result depends on files that the key cannot cover."""
         unit = self.unit
-        texts = (unit.source, *unit.headers.values())
-        if option_with_path(unit.options) or not all(map(names_its_includes, texts)):
+        if option_with_path(unit.options) or not _names_its_includes(unit):
             return None
         try:
             identity = installed_nvrtc().identity
@@ -242,6 +241,16 @@ class _Wanted(NamedTuple):
         module = ModulePlan(self.name, tuple(libraries), self.compress)
         compiled = compile_module(module, compiler_of)
         return _Compiled(compiled.manifest, compiled.log, compiled.files)
+
+
+def _names_its_includes(unit: TranslationUnit) -> bool:
+    """Return True if all includes of `unit` name files of the project or the tool chain."""
+    texts = [text for text in (unit.source, *unit.headers.values()) if has_directives(text)]
+    if not texts:
+        return True
+    from cuda_ext.text.includes import names_its_includes  # a slow import
+
+    return all(map(names_its_includes, texts))
 
 
 def _with_tiles(unit: TranslationUnit, compiler: str) -> TranslationUnit:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from cuda_ext.text.directives import has_directives
 from cuda_ext.text.lexer import GAP, HEADER_NAME, INCLUDES, Directive, Reading, read_text
 from cuda_ext.text.macros import Macro, expansions, find_macros
 
@@ -69,7 +70,7 @@ class Includes(NamedTuple):
 @lru_cache(maxsize=2000)
 def find_includes(content: bytes) -> Includes:
     """Find the headers that `content` names under any condition. Offsets are those of its decoded text."""
-    if not any(sign in content for sign in (b"#", b"%:", b"??=")):  # spares most small sources the patterns
+    if not has_directives(content):
         return Includes()
     named: dict[tuple[int, int], Include] = {}
     by_macro: dict[NameByMacro, None] = {}
@@ -170,13 +171,6 @@ def _expanded_names(part: NameByMacro, macros: Iterable[Macro]) -> Iterator[tupl
             name: str = match["quoted"] or match["angled"] or ""
             if name:
                 yield name, match["quoted"] is not None
-
-
-def definitions_of(define: Mapping[str, str], options: Iterable[str]) -> bytes:
-    """Return the macros of options, as a text that defines them."""
-    given = [f"{name} {value}" for name, value in define.items()]
-    given += (option.removeprefix("-D").replace("=", " ", 1) for option in options)
-    return "".join(f"#define {each}\n" for each in given).encode(errors="surrogateescape")
 
 
 def rewrite_includes(content: bytes, spell: Callable[[Include], tuple[str, str] | None]) -> bytes:

@@ -15,6 +15,7 @@ import cuda_ext
 from cuda_ext.errors import BuildError, CompilationError, ManifestError
 from cuda_ext.facts.manifest import loads
 from cuda_ext.runtime.module import module_from
+from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, write_project
 
 FILL = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }\n"
@@ -233,6 +234,18 @@ def test_an_option_that_decides_on_the_images_is_refused(option: str, message: s
     with pytest.raises(BuildError) as error:
         filled(options=["-lineinfo", option], compiler=compiler)
     assert str(error.value) == f"options[1]: {option!r} {message}"
+
+
+def test_a_cached_source_without_directives_needs_no_reader_of_text(tmp_path: Path) -> None:
+    """Their patterns take longer than the rest."""
+    script = f"""
+        import cuda_ext
+        cuda_ext.compile({FILL!r}, instantiate=["fill<float>"], architectures=["sm_90"], define={{"N": "1"}})
+        print(*sorted(name for name in sys.modules if name.startswith("cuda_ext.text.")))
+    """
+    cold, warm = (run_script(script, tmp_path, CUDA_EXT_CACHE=str(tmp_path / "cache")) for _ in range(2))
+    assert "cuda_ext.text.lexer" in cold.output[0]
+    assert warm.output == ["cuda_ext.text.directives"]
 
 
 def test_a_source_is_text_or_a_path() -> None:

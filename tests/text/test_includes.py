@@ -17,7 +17,7 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.sources import Options
 from cuda_ext.runtime.module import module_from
-from cuda_ext.text.includes import definitions_of
+from cuda_ext.text.directives import definitions_of
 from cuda_ext.text.macros import find_macros
 from cuda_ext.toolchain.programs.nvcc_inputs import write_files
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram

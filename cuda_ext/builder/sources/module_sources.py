@@ -23,7 +23,7 @@ from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import NAMED, PYTHON, TranslationUnit
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.sources import Options
-from cuda_ext.text.includes import definitions_of
+from cuda_ext.text.directives import definitions_of
 
 if TYPE_CHECKING:
     from cuda_ext.builder.sources.python_kernels import ProjectImports

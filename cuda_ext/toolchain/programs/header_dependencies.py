@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.text.includes import definitions_of, find_includes, names_in_macros
+from cuda_ext.text.directives import definitions_of
+from cuda_ext.text.includes import find_includes, names_in_macros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

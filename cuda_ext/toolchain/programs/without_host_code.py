@@ -13,9 +13,10 @@ from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, join_names
+from cuda_ext.text.directives import definitions_of
 from cuda_ext.text.host_code import find_host_code
 from cuda_ext.text.host_items import HostItem, leave_out, unevaluated_text
-from cuda_ext.text.includes import definitions_of, find_includes
+from cuda_ext.text.includes import find_includes
 from cuda_ext.text.macros import declaring_macros, find_macros
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 
