@@ -104,8 +104,13 @@ class DemandingOverloads(Overloads):
 
         The kernel is compiled for the call unless it is known. `refused_by` is the family that refused it.
         """
+        from cuda_ext.runtime.missing_kernel import advise_line
+
         demand = self.__demand__
         call = demand and demand.infer(arguments, {**self.__chosen__, **keywords})
+        if not call and (alike := getattr(error, "alike", ())):
+            advice = advise_line(self.__library__, alike[0])
+            raise ArgumentError(error.problem, remedy=f"{error.remedy}; {advice}")
         if not demand or not call or (call.family == refused_by and demand.knows(call)):
             fields = {"where": error.where, "remedy": error.remedy, "signature": error.signature}
             raise ArgumentError(error.problem, **fields)

@@ -105,7 +105,7 @@ class _Call:
                 self.constants[name] = text
 
     def add(self, name: str, value: object) -> None:
-        if value is None or self.function.is_constant(name) or self._is_one(name, value):
+        if value is None or self._is_constant(name) or self._is_one(name, value):
             self.add_constant(name, value)
         else:
             self.add_typed(TypedParameter(name, ""), value)
@@ -120,6 +120,10 @@ class _Call:
                 self.add_typed(parameter._replace(path=(*parameter.path, number)), item)
             return
         array = _describe_array(value)
+        types = {each.type for each in self._like(parameter)}
+        if array is None and type(value) is int and len(types) == 1 and min(types).startswith("*"):
+            self.parameters.append(self._hint(parameter._replace(type=min(types)), value))  # an address
+            return
         if self._is_unlike(parameter, is_array=array is not None):
             raise _NotInferable
         typed = self._array(parameter, value, *array) if array else self._number(parameter, value)
@@ -175,6 +179,10 @@ class _Call:
             return parameter._replace(divisor=_DIVISOR)
         self.terms.append(Term(parameter.argument, "!=", 0, _DIVISOR))
         return parameter
+
+    def _is_constant(self, name: str) -> bool:
+        is_built_so = bool(self.built) and all(name in own.constants for own in self.built)
+        return self.function.is_constant(name) or (self.front_end == "cutile" and is_built_so)
 
     def _is_one(self, name: str, value: object) -> bool:
         """Return True if `value` is an integer that Triton makes a constant."""

@@ -109,9 +109,16 @@ class Library:
         return self.manifest.fixes(kernel) or (owner is not None and owner.source.endswith(".py"))
 
     def architecture(self, kernel: Kernel, device: Device) -> str:
-        """Return the architecture of the image of `kernel` that `device` loads; see :meth:`image`."""
+        """Return the architecture of the image of `kernel` that `device` loads; see :meth:`image`.
+
+        Images of Python functions are compiled on demand.
+        """
+        unit = self.manifest.units[kernel.unit]
         if kernel.expression in self.owners:
             return self._resolve(kernel, device)[0].architecture
+        is_missing = unit.arrived_as(".py") and select_image(unit.images, device.capability) is None
+        if is_missing and not self.on_demand.obstacle(unit, device.driver.version):
+            return f"sm_{device.capability}"
         return self.image(kernel, device).architecture
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:

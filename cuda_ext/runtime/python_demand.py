@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cuda_ext.errors import ArgumentError, DriverError, ToolchainError
+from cuda_ext.errors import ArgumentError, CompilationError, DriverError, ToolchainError
 from cuda_ext.facts import candidates as facts
 from cuda_ext.facts import kernels
 from cuda_ext.formats.variant_conditions import Condition
@@ -66,6 +66,8 @@ class PythonDemand:
                 return kernel, entry
             except (DriverError, ToolchainError) as reason:
                 obstacle = str(reason)
+            except CompilationError as refused:
+                raise refused.with_traceback(None) from None  # the inner frames do not help users
         advice = f'add "{call.line}" to `instantiate` and build again'
         remedy = "; ".join(filter(None, [error.remedy, f"jit: {obstacle}", advice]))
         raise ArgumentError(error.problem, where=error.where, remedy=remedy)

@@ -90,7 +90,7 @@ def on_gpu(fake_driver: Path, project: Path, empty_cache: Path) -> Callable[...,
 
 def compilations(done: Run) -> list[str]:
     found = (
-        re.fullmatch(r"p\.kernels: compiled (.*) for sm_90a? in [0-9.]+ s", line) for line in done.output
+        re.fullmatch(r"p\.kernels: compiled (.*) for sm_[0-9]+a? in [0-9.]+ s", line) for line in done.output
     )
     return [match[1] for match in found if match]
 
@@ -133,4 +133,68 @@ def test_each_call_compiles_what_it_needs_once(on_gpu: Callable[..., Run]) -> No
         *["scale grid=3,1,1 block=32,1,1"] * 7,
         "scale grid=3,1,1 block=64,1,1",
         "never grid=1,1,1 block=128,1,1",
+    ]
+
+
+def test_a_gpu_without_an_image_gets_one(project: Path, on_gpu: Callable[..., Run]) -> None:
+    script = """
+    for _ in range(2):
+        kernels.scale(*f4, 60, 2.0, grid=3)
+    """
+    done = on_gpu(script, FAKE_CUDA_CAPABILITY="80")
+    aligned = f"scale({F4}n: i32, {REST.format(128, 1)})"
+    assert compilations(done) == [aligned]
+    assert len(done.launches) == 2
+
+
+# Calls that fail, and the beginnings and ends of their errors.
+ERRORS = {
+    "scale(*f4, 60, 2.0, BLOCK=100, grid=3)": (
+        f"CompilationError: device/scale.py: scale({F4}n: i32, {REST.format(100, 1)}) {N}: at "
+        "device/scale.py:8:37: def scale(out, x, n, factor, BLOCK: tl.constexpr):",
+        "arange's range must be a power of 2 (compiling device/scale.py for sm_90a)",
+    ),
+    "scale(*f8, 60, 2.0)": ("ArgumentError: expected grid; the image fixes the rest", "int n, float factor)"),
+    "scale(*f4, 60, 2.0, BLOK=256, grid=3)": (
+        "ArgumentError: no parameter 'BLOK' is",
+        "int n, float factor)",
+    ),
+    "scale(*f4, 'n', 2.0, BLOCK=256, grid=3)": (
+        "ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp32, BLOCK=128>; add ",
+        'BLOCK=256, num_warps=1)" to `instantiate` and build again',
+    ),
+    "never(f4[0], f4[1], grid=1)": ("ArgumentError: never: none was built ahead", ""),
+}
+
+
+def test_what_cannot_be_compiled_is_answered(on_gpu: Callable[..., Run]) -> None:
+    script = f"""
+    for call in {[*ERRORS]}:
+        caught(lambda: eval(f"kernels.{{call}}", globals()))
+    """
+    answers = [line for line in on_gpu(script).output if "compiled scale" not in line]
+    for answer, (beginning, end) in zip(answers, ERRORS.values(), strict=True):
+        assert answer.startswith(beginning)
+        assert answer.endswith(end)
+
+
+def test_without_triton_the_error_says_what_was_built(project: Path, fake_driver: Path) -> None:
+    script = """
+    from p import kernels
+
+    class Array:
+        dtype = "<f8"
+        __cuda_array_interface__ = {"data": (4096, False), "version": 3, "typestr": "<f8", "shape": (64,)}
+
+    caught(kernels.scale, Array(), Array(), 60, 2.0, grid=3)
+    caught(kernels.scale, 4096, 4100, 60, 2.0, BLOCK=256, grid=3)
+    """
+    done = run_script(script, project, "-S", LD_LIBRARY_PATH=str(fake_driver))
+    missing = 'jit: Triton is not installed; install "cuda-ext[triton]"; add '
+    four = F4.replace("x: *kfp32:16", "x: *kfp32")
+    assert done.output == [
+        f"ArgumentError: argument 'out': expected float32 (float), found float64; {missing}"
+        f'"scale({F8}n: i32, {REST.format(128, 1)})" to `instantiate` and build again',
+        f"ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp32, BLOCK=128>; {missing}"
+        f'"scale({four}n: i32, {REST.format(256, 1)})" to `instantiate` and build again',
     ]

@@ -14,8 +14,8 @@ class PythonFunction(NamedTuple):
     """A decorated function of a source and the names of its parameters; those in ``defaults`` have one.
 
     The names of decorators contain their module: ``triton.jit``, ``cuda.tile.kernel``. ``annotations`` are
-    texts, by parameter. ``excluded`` are the parameters, by name or position, that each keyword of a
-    decorator lists: ``do_not_specialize=["n"]``.
+    texts, by parameter, with names of types replaced. ``excluded`` are the parameters, by name or position,
+    that each keyword of a decorator lists: ``do_not_specialize=["n"]``.
     """
 
     name: str
@@ -61,7 +61,9 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
     """
     tree = ast.parse(source)
     imported = imported_names(tree)
-    for node in nodes_of_scope(tree):
+    nodes = [*nodes_of_scope(tree)]
+    aliases = dict(_aliases(nodes))
+    for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
             arguments = [*by_position, *by_name]
@@ -72,9 +74,17 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
                 tuple(argument.arg for argument in arguments),
                 frozenset(argument.arg for argument in defaults),
                 tuple(name_of_decorator(each, imported) for each in node.decorator_list),
-                {each.arg: ast.unparse(each.annotation) for each in arguments if each.annotation},
+                {a.arg: aliases.get(t := ast.unparse(a.annotation), t) for a in arguments if a.annotation},
                 dict(_lists(node.decorator_list)),
             )
+
+
+def _aliases(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield the names that are assigned once, such as ``ConstInt = ct.Constant[int]``, and their values."""
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                yield name, ast.unparse(value)
 
 
 def _lists(decorators: Sequence[ast.expr]) -> Iterator[tuple[str, tuple[object, ...]]]:
