@@ -105,7 +105,7 @@ def _measure(parts: list[str], package: Path, work: Path, rounds: int, starts: i
         for name, samples in run_times.measure(launches.import_kernels(package), rounds).items():
             results[f"{name}, microseconds"] = samples
     if "build" in parts:
-        results["24 images, seconds"] = builds.measure_build(work, starts)
+        results[f"{builds.IMAGES} images, seconds"] = builds.measure_build(work, starts)
     if "unchanged" in parts:
         results["Nothing changed, seconds; no front-end was imported"] = builds.measure_no_change(
             work, starts
@@ -143,7 +143,7 @@ def _figures(results: dict[str, Any]) -> list[tuple[str, str, float, float | Non
         add(f"{title.rpartition(',')[0]} / Triton", RUN_BOUND, samples, "cuda_ext", "Triton")
         names = [name for name in samples if name.startswith("triton.compile")]
         for kind, name in zip(("wall", "CPU"), names, strict=False):
-            title = f"build of 24 images / triton.compile alone, {kind}"
+            title = f"build of {builds.IMAGES} images / triton.compile alone, {kind}"
             add(title, BUILD_BOUND, samples, f"cuda-ext build, {kind}", name)
         title = "no changes, Triton / CUDA C++"
         add(title, UNCHANGED_BOUND, samples, "no changes, Triton", "no changes, CUDA C++")

@@ -1,4 +1,4 @@
-"""Build 24 images of a Triton kernel, against Triton's compiler alone; and build again without changes."""
+"""Build 256 images of a Triton kernel, against Triton's compiler alone; and build again without changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from _environment import ROOT
 from bench.processes import CORES, Completed, benchmark_environment, run, start, temporary_directory
 
 Samples = dict[str, list[float]]
+IMAGES = 256
 SOURCE = ROOT / "examples" / "front_ends" / "kernels" / "softmax.py"
 COMPILE = Path(__file__).with_name("compile_alone.py")
 TRITON_TABLE = """
@@ -19,21 +20,21 @@ TRITON_TABLE = """
 name = "bench-triton"
 [tool.cuda_ext.modules."bench_triton.kernels"]
 sources = ["kernels/softmax.py"]
-architectures = ["sm_80", "sm_90", "sm_100"]
+architectures = ["sm_80", "sm_86", "sm_90", "sm_100"]
 emit = "cubin"
 [[tool.cuda_ext.modules."bench_triton.kernels".overrides]]
 sources = ["kernels/softmax.py"]
 instantiate = [
-  { kernel = "softmax(out: *{T}:16, x: *{T}:16, stride: i32:16, n_cols: i32:16, scale: fp32, BLOCK={B})", \
-T = ["fp16", "fp32"], B = [1024, 4096] },
+  { kernel = "softmax(out: *{O}:16, x: *{T}:16, stride: i32:16, n_cols: i32:16, scale: fp32, BLOCK={B})", \
+O = ["fp16", "fp32"], T = ["fp16", "fp32"], B = [128, 256, 512, 1024, 2048, 4096, 8192, 16384] },
 ]
 """
-CUDA_TABLE = """
+CUDA_TABLE = f"""
 [project]
 name = "bench-cuda"
 [tool.cuda_ext.modules."bench_cuda.kernels"]
-architectures = ["sm_80", "sm_90", "sm_100"]
-instantiate = [{ kernel = "fill<{N}>", N = [1, 2, 3, 4, 5, 6, 7, 8] }]
+architectures = ["sm_80", "sm_86", "sm_90", "sm_100"]
+instantiate = [{{ kernel = "fill<{{N}}>", N = {[*range(IMAGES // 4)]} }}]
 split-instantiations = true
 emit = "cubin"
 """
@@ -64,7 +65,7 @@ def measure_build(work: Path, rounds: int) -> Samples:
 
 
 def measure_no_change(work: Path, rounds: int) -> Samples:
-    """The seconds of builds that have nothing to do: of 24 images of Triton, and of as many of CUDA C++."""
+    """The seconds of builds that have nothing to do: of images of Triton, and of as many of CUDA C++."""
     samples: Samples = {}
     environment = _environment(work)
     with temporary_directory(work) as directory:
@@ -107,8 +108,8 @@ def _build_cold(work: Path, environment: dict[str, str]) -> float:
         root = _write(directory / "project", TRITON_TABLE, SOURCE.read_text())
         done = _build(root, environment | {"CUDA_EXT_CACHE": str(directory / "cache")})
         images = len(list(root.glob("out/**/*.cubin")))
-        if images != 24:
-            raise RuntimeError(f"built {images} images, not 24:\n{done.output}")
+        if images != IMAGES:
+            raise RuntimeError(f"built {images} images, not {IMAGES}:\n{done.output}")
         return done.seconds
 
 

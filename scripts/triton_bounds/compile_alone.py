@@ -1,4 +1,4 @@
-"""Compile one of several shares of the 24 images with Triton: ``compile_alone.py SOURCE NUMBER COUNT``."""
+"""Compile one of several shares of the 256 images with Triton: ``compile_alone.py SOURCE NUMBER COUNT``."""
 
 import importlib.util
 import itertools
@@ -18,11 +18,13 @@ assert spec.loader
 module: Any = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 number, count = map(int, sys.argv[2:])
-images = itertools.product(("fp16", "fp32"), (1024, 4096), (True, False), (80, 90, 100))
-for dtype, block, is_hinted, target in itertools.islice(images, number, None, count):
+blocks = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+dtypes = ("fp16", "fp32")
+images = itertools.product(dtypes, dtypes, blocks, (True, False), (80, 86, 90, 100))
+for out, x, block, is_hinted, target in itertools.islice(images, number, None, count):
     signature = {
-        "out": f"*{dtype}",
-        "x": f"*{dtype}",
+        "out": f"*{out}",
+        "x": f"*{x}",
         "stride": "i32",
         "n_cols": "i32",
         "scale": "fp32",
