@@ -151,7 +151,7 @@ class Kernel(NamedTuple):
     give them by name to choose the kernel, or at their positions in ``order``, the arguments of the function.
     The constants in ``configuration`` differ among candidates. ``options`` are those of the front-end, such
     as ``num_warps``, which a call may repeat. If a call does not give a constant in ``derived``, a launch
-    takes the kernel with the least whose terms all hold.
+    takes the kernel with the least whose terms all hold. A call may leave out parameters in ``defaults``.
     """
 
     expression: str
@@ -164,6 +164,7 @@ class Kernel(NamedTuple):
     order: tuple[str, ...] = ()
     options: Mapping[str, str] = {}
     derived: Mapping[str, tuple["cuda_ext.facts.candidates.Term", ...]] = {}
+    defaults: Mapping[str, str] = {}
 
     def __hash__(self) -> int:
         return hash((self.expression, self.parameters))  # a mapping has no hash
@@ -189,6 +190,15 @@ class Kernel(NamedTuple):
             and sum(self.sizes) <= LARGEST_PARAMETERS
             and all(hidden.is_derivable(arrays) for hidden in self.hidden)
         )
+
+    @property
+    def is_in_order(self) -> bool:
+        """True if arguments by position are always those of the function.
+
+        Otherwise they may leave out constants. With defaults, that might mean something else.
+        """
+        names = [name for name in self.order if name in self.constants or name in self.derived]
+        return bool(self.defaults) and names != [*self.order[len(self.order) - len(names) :]]
 
     @property
     def name(self) -> str:

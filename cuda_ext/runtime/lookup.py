@@ -234,6 +234,8 @@ class KernelTemplate(DemandingOverloads, Namespace):
             return self(*flat[0], **flat[1])
         # If constants are given by position, name each argument as the function names it.
         named = name_arguments(index.shapes, arguments, keywords)
+        if named and 0 < len(arguments) <= index.fewest:
+            return self(**named)
         by_position = () if named else arguments
         kernel = self.__choose_kernel__(by_position, named or keywords)
         if isinstance(kernel, ArgumentError):

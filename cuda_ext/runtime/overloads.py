@@ -81,7 +81,7 @@ class OverloadIndex:
         self.shapes = [shape.kernel for shape in self._shapes]
         # Options of a front-end, which choose no kernel.
         self._options = OPTIONS.union(*(option_names(kernel) for kernel in self.shapes if kernel.options))
-        self.fewest = min(len(kernel.parameters) for kernel in kernels)
+        self.fewest = min(0 if kernel.is_in_order else len(kernel.parameters) for kernel in self.shapes)
         orders = {kernel.order for kernel in kernels if kernel.order}
         self._is_one_order = len(orders) <= 1
         self.order = tuple(map(sys.intern, *orders)) if len(orders) == 1 else ()
@@ -268,8 +268,8 @@ class OverloadIndex:
                 hint = did_you_mean(name, {*own, *OPTIONS})
                 remedy = "; ".join(filter(None, [hint, listed]))
                 return ArgumentError(f"no kernel has a parameter {name!r}", remedy=remedy)
-        rest = nearest[0].parameters[len(arguments) :]
-        if missing := [f"{p.type} {p.name}" for p in rest if p.name not in named]:
+        rest, given = nearest[0].parameters[len(arguments) :], named.keys() | nearest[0].defaults
+        if missing := [f"{p.type} {p.name}" for p in rest if p.name not in given]:
             return ArgumentError(f"({types}) lacks {join_names(missing)}", remedy=listed)
         counts = sorted({len(kernel.parameters) for kernel in self.shapes})
         constants = f" and the constants {', '.join(self._with)}" if self._with else ""
@@ -306,7 +306,8 @@ class _Shape:
         """
         rest = self._positions.keys() - [p.name for p in self.kernel.parameters[: len(arguments)]]
         constants = self.kernel.constants.keys() | self.kernel.derived.keys()
-        if len(arguments) > len(self._types) or named.keys() - constants != rest:
+        missing = rest ^ (named.keys() - constants)
+        if len(arguments) > len(self._types) or not missing <= self.kernel.defaults.keys() & rest:
             return None
         by_name = (self._types[self._positions[name]] if name in rest else {} for name in named)
         return [types.values() for types in (*self._types[: len(arguments)], *by_name)]

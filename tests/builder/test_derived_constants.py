@@ -29,6 +29,11 @@ def rows(out, x, stride, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     tl.store(out + at, value, mask=at < n)
 
 @triton.jit
+def between(out, BLOCK: tl.constexpr, x, n, by=3, factor=0.5):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at + by, mask=at < n) * factor, mask=at < n)
+
+@triton.jit
 def strided(out, x, n, sx, bias, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     value = tl.load(x + at * sx, mask=at < n)
@@ -38,6 +43,8 @@ def strided(out, x, n, sx, bias, BLOCK: tl.constexpr):
 """
 ROWS = "rows(out: *fp32:16, x: *fp32:16, stride: i32, n: i32, BLOCK={next_power_of_2(n)}, EVEN={n % 64 == 0})"
 STRIDED = "strided(out: *fp32, x: *fp32, n: i32, sx: i32=1?, bias: *fp32=None?, BLOCK=64)"
+BETWEEN = "between(out: *fp32, x: *fp32, n: i32, by: i32, factor: fp32, BLOCK=64)"
+OTHER = BETWEEN.replace("64", "128")
 TABLE = """
 [tool.cuda_ext.modules."p.kernels"]
 sources = ["device/rows.py"]
@@ -54,7 +61,7 @@ def table(*items: str) -> str:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    items = f'{{ kernel = "{ROWS}", BLOCK = [256, 64] }}', f'"{STRIDED}"'
+    items = f'{{ kernel = "{ROWS}", BLOCK = [256, 64] }}', f'"{STRIDED}"', f'"{BETWEEN}"', f'"{OTHER}"'
     root = write_project(tmp_path_factory.mktemp("derived"), table(*items), FILES)
     return build(root)["p.kernels"]
 
@@ -155,6 +162,40 @@ def test_an_integer_equal_to_one_takes_the_kernel_for_it(
     # Two arrays, n, perhaps the stride and the bias, and what Triton adds.
     counts = [len(launch.partition("device=0 ")[2].split()) - 5 for launch in done.launches]
     assert counts[10:] == [0, 2, 0, 1, 2]
+
+
+@pytest.mark.host_compiler
+def test_defaults_and_constants_between_parameters_are_those_of_the_function(
+    package: Package, tmp_path: Path, fake_driver: Path
+) -> None:
+    write_importable(package, tmp_path)
+    script = f"""{PRELUDE}
+    from p.kernels import between
+    repeat([
+        lambda: between[1](y, 64, x, 60, 3, 0.5),
+        lambda: between[1](y, 64, x, 60),
+        lambda: between[1](y, BLOCK=64, x=x, n=60, factor=1.0),
+        lambda: between[1](y, 64, x, by=4, n=60),
+        lambda: between["fp32, BLOCK=64"](y, 64, x, 60, grid=1),
+    ])
+    for block in (64, 128, 64):
+        between[1](y, block, x=x, n=60)
+    caught(between[1], y, 64, x)
+    caught(between[1], y, x, 60)
+    caught(between[1], y, 64, x, 60, x=x)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    numbers = [launch.partition("device=0 ")[2].split()[3:5] for launch in done.launches[10:]]
+    three, four, half, one = "03000000", "04000000", "0000003f", "0000803f"
+    assert numbers == [[three, half], [three, half], [three, one], [four, half], *[[three, half]] * 4]
+    assert done.output[0] == "[]"
+    problems = (
+        "lacks int n; built",
+        "no kernel was built for an array as 'BLOCK'",
+        "argument 'x': is given twice",
+    )
+    for line, problem in zip(done.output[1:], problems, strict=True):
+        assert problem in line
 
 
 REFUSED = {

@@ -1,9 +1,8 @@
 """Write the stub of a module, for type checkers and editors: a class for each kernel, template and namespace.
 
 Kernels with the same C++ parameters share the class that declares their call, since a module may have
-thousands of instantiations. Docstrings are what an editor shows beside a name: the C++ signature and the
-source. Attributes are named as in C++; the names of classes and imports give way to them, so that a kernel
-may be called ``Kernel`` or ``Literal``. It is plain Python: importing Jinja takes longer than a small build.
+thousands of instantiations. Attributes are named as in C++; names of classes and imports give way to them.
+It is plain Python: importing Jinja takes longer than a small build.
 
 For type checkers, a module has no brackets. So the stub also declares the module as an object with brackets,
 ``__kernels__``, which packages export under the module's name.
@@ -331,7 +330,8 @@ class _Writer:
                 spelled += "_"
             if spelled != parameter.name:
                 positional = position
-            types[spelled] = self._type(parameter, kernel.unit)
+            default = " = ..." if parameter.name in kernel.defaults else ""
+            types[spelled] = self._type(parameter, kernel.unit) + default
         parameters = [f"{spelled}: {type_}" for spelled, type_ in types.items()]
         if positional:  # the names of these are not those of the kernel
             parameters.insert(positional, "/")

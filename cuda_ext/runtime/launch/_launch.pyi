@@ -32,6 +32,7 @@ class Launch:
         constants: tuple[tuple[str, object], ...] = (),
         order: tuple[str, ...] = (),
         given: dict[str, object] | None = None,
+        is_in_order: bool = False,
         stream: int | None = None,
         device: int = -1,
         like: object = None,

@@ -130,7 +130,8 @@ class FastLaunch(Launch):
         is_bound = bound is not None
         place = bound.place if bound else {}
         described = parameters, candidates, is_bound, hidden, constants, order, given
-        launch = super().__new__(cls, *described, **place)
+        in_order = kernel.is_in_order
+        launch = super().__new__(cls, *described, is_in_order=in_order, **place)
         launch._kernel = kernel
         launch._structures = structures
         launch._learned = learned
@@ -248,13 +249,13 @@ def _constants(kernel: Kernel) -> tuple[list[tuple[str, object]], dict[str, obje
     """List what a call may repeat, once for each value that C takes, and what functions of a grid take."""
     repeated: list[tuple[str, object]] = []
     given: dict[str, object] = {}
-    for constants in (kernel.configuration, kernel.options, kernel.constants):
+    for constants in (kernel.configuration, kernel.defaults, kernel.options, kernel.constants):
         for name, text in constants.items():
             from cuda_ext.runtime.launch.python_arguments import values_of_constant  # few kernels have any
 
             values = values_of_constant(text)
             given[name] = values[0]
-            if constants is not kernel.configuration:
+            if constants is kernel.options or constants is kernel.constants:
                 name = sys.intern(name)
                 repeated += [(name, value) for value in values]
     return repeated, given

@@ -119,7 +119,11 @@ class Launcher:
         Raises :class:`ArgumentError` for arguments that do not fit the signature, or do not determine the
         stream.
         """
-        ordered = order_arguments(self.kernel.parameters, arguments, named, OPTIONS)
+        parameters = self.kernel.parameters
+        if left_out := self.kernel.defaults.keys() & {p.name for p in parameters[len(arguments) :]}:
+            defaults = {name: values_of_constant(self.kernel.defaults[name])[0] for name in left_out}
+            named = {**defaults, **named}
+        ordered = order_arguments(parameters, arguments, named, OPTIONS)
         values = [
             host_array(field.parameter, argument) or field.value(argument)
             for field, argument in zip(self.fields, ordered, strict=True)

@@ -68,12 +68,17 @@ def _is_first(name: str, parameter: str) -> bool:
 def name_arguments(
     kernels: Iterable[Kernel], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Name all arguments, if constants are given by position: more arguments than a kernel has parameters.
+    """Name all arguments, if constants are given by position.
 
-    Return ``None`` otherwise. Raises :class:`ArgumentError` for arguments that are given twice.
+    That is so if there are more arguments than parameters, if a name is that of one before, or always in
+    some kernels. Return ``None`` otherwise. Raises :class:`ArgumentError` for arguments that are given twice.
     """
     for kernel in kernels:
-        if len(kernel.parameters) < len(arguments) <= len(kernel.order):
+        first = {parameter.name for parameter in kernel.parameters[: len(arguments)]}
+        is_longer = len(kernel.parameters) < len(arguments)
+        if (is_longer or first & named.keys() or kernel.is_in_order) and 0 < len(arguments) <= len(
+            kernel.order
+        ):
             by_position = dict(zip(kernel.order, arguments, strict=False))
             if repeated := by_position.keys() & named.keys():
                 raise ArgumentError("is given twice", where=f"argument {min(repeated)!r}")

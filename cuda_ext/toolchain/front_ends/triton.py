@@ -106,7 +106,7 @@ class Triton:
             constants = read_constants(module, function, instantiation)
             kernel = _compile(triton, function, instantiation, constants, number)
             texts = {name: spell_constant(value) for name, value in constants.items()}
-            description = describe_kernel(instantiation, function.arg_names, texts, kernel.metadata)
+            description = describe_kernel(instantiation, function, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
         return tuple(describe_image(each, images[each.kind], description, unit) for each in architectures)
 

@@ -64,12 +64,13 @@ def _element_of(type_: str) -> str:
 
 
 def describe_kernel(
-    instantiation: Instantiation, names: Sequence[str], constants: Mapping[str, str], metadata: Any
+    instantiation: Instantiation, function: Any, constants: Mapping[str, str], metadata: Any
 ) -> KernelDescription:
-    """Describe the kernel of `instantiation`, whose parameters are in the order of `names`.
+    """Describe the kernel of `instantiation`, whose parameters are in the order of `function`.
 
     `constants` spells all values, and `metadata` is Triton's description of the kernel.
     """
+    names = function.arg_names
     typed = instantiation.parameters
     arrays = (p.type for p in typed if p.type.startswith("*") or DESCRIPTOR.fullmatch(p.type))
     hidden = list(_hidden(typed))
@@ -85,6 +86,7 @@ def describe_kernel(
         parameters=tuple(map(_parameter, typed)),
         hidden=tuple(hidden),
         options={**_default_options(names), **kernel.options},
+        defaults=dict(_defaults(instantiation, function)),
     )
     launch = FixedLaunch(
         block=(metadata.target.warp_size * metadata.num_warps,),
@@ -96,6 +98,14 @@ def describe_kernel(
         tensor_maps=_tensor_maps(typed, metadata),
     )
     return KernelDescription(kernel, launch, instantiation.conditions)
+
+
+def _defaults(instantiation: Instantiation, function: Any) -> Iterator[tuple[str, str]]:
+    """Yield the numbers that are defaults of typed parameters."""
+    typed = {parameter.argument for parameter in instantiation.parameters}
+    for parameter in function.params:
+        if parameter.name in typed and parameter.has_default and isinstance(parameter.default, int | float):
+            yield parameter.name, repr(parameter.default)
 
 
 def _default_options(names: Sequence[str]) -> dict[str, str]:

@@ -19,8 +19,9 @@ typedef struct Launch {
   int hidden_count;
   PyObject* constants; /* a tuple of (name, value): constants that a call may repeat; NULL for none. A dictionary has
                         * further values for the name, to themselves. */
-  PyObject* given;     /* a dictionary of the constants, for functions of a grid */
+  PyObject* given;     /* a dictionary of the constants, for functions of a grid, and of parameters' defaults */
   PyObject* order;     /* the names of parameters and constants, where constants may be given by position; NULL for none */
+  int is_in_order;     /* whether constants have their positions even if there are no more arguments than parameters */
   PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
   int is_bound;         /* whether the configuration is fixed */
   GivenStream stream;   /* that is fixed, too */
@@ -88,6 +89,12 @@ static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ss
     if (!place && is_constant(launch, name, value)) continue;
     if (!place || *place) return -1;
     *place = value;
+  }
+  for (int i = taken; missing && launch->given && i < parameter_count; i++) {
+    if (ordered[i]) continue;
+    ordered[i] = PyDict_GetItemWithError(launch->given, launch->names[i]);
+    if (!ordered[i]) return -1;
+    missing--;
   }
   return missing ? -1 : 0;
 }
@@ -181,7 +188,7 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   PyObject* const* ordered = arguments;
   PyObject* by_name[MOST_PARAMETERS];
   int taken = (int)count;
-  if (count > launch->parameter_count) {
+  if (count > launch->parameter_count || (launch->is_in_order && count)) {
     if (!launch->order || count > PyTuple_GET_SIZE(launch->order)) return -1;
     taken = take_by_order(launch, arguments, count, by_name);
     if (taken < 0) return -1;

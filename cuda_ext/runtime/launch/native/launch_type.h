@@ -183,13 +183,13 @@ static int set_order(Launch* launch, PyObject* order) {
 
 static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"parameters", "candidates", "is_bound", "hidden", "constants", "order",
-                          "given",      "stream",     "device",   "like",   NULL};
+                          "given",      "is_in_order", "stream",  "device", "like",      NULL};
   PyObject *parameters, *hidden = NULL, *constants = NULL, *order = NULL, *given = NULL, *candidates = NULL,
                         *stream = Py_None, *like = Py_None;
-  int is_bound = 0, device = -1;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO!O!O!O!OiO:Launch", names, &parameters, &PyTuple_Type,
+  int is_bound = 0, is_in_order = 0, device = -1;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO!O!O!O!pOiO:Launch", names, &parameters, &PyTuple_Type,
                                    &candidates, &is_bound, &PyTuple_Type, &hidden, &PyTuple_Type, &constants,
-                                   &PyTuple_Type, &order, &PyDict_Type, &given, &stream, &device, &like)) {
+                                   &PyTuple_Type, &order, &PyDict_Type, &given, &is_in_order, &stream, &device, &like)) {
     return NULL;
   }
   if (parameters != Py_None && !PyTuple_Check(parameters)) {
@@ -199,6 +199,7 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
   if (!launch) return NULL;
   launch->is_bound = is_bound;
   launch->given = Py_XNewRef(given);
+  launch->is_in_order = is_in_order;
   launch->stream = (GivenStream){NULL, device, stream != Py_None};
   if (stream != Py_None) launch->stream.handle = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(stream);
   launch->like = like == Py_None ? NULL : Py_NewRef(like);
@@ -242,8 +243,8 @@ static void deallocate_launch(PyObject* self) {
 
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc,
-     "Launch(parameters, candidates=(), is_bound=False, hidden=(), constants=(), order=(), given=None, stream=None, "
-     "device=-1, like=None)\n--\n\n"
+     "Launch(parameters, candidates=(), is_bound=False, hidden=(), constants=(), order=(), given=None, is_in_order=False, "
+     "stream=None, device=-1, like=None)\n--\n\n"
      "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
     {Py_tp_new, new_launch},
     {Py_tp_call, PyVectorcall_Call},
