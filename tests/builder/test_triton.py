@@ -424,6 +424,47 @@ instantiate = ["{0}(out: *i32)"]
     assert packages[0] == packages[1]
 
 
+SHARED = """
+import triton
+try:
+    from .fast import by
+except ImportError:
+    by = triton.language.constexpr(2)
+
+def host():
+    from . import host_code
+
+@triton.jit
+def twice(x):
+    return x * by
+"""
+# What is written, and whether it recompiles the source that calls this function.
+EDITS = {
+    "device/host_code.py": ("SIZE = 2", False),
+    "device/other.py": ("SIZE = 2", False),
+    "device/fast.py": ("import triton\nby = triton.language.constexpr(3)", True),
+    "device/__init__.py": ("", False),
+}
+
+
+def test_files_that_a_kernel_needs_recompile_it(tmp_path: Path) -> None:
+    files = {
+        **FILES,
+        "device/scale.py": f"from . import other\n{SCALE}",
+        "device/common.py": SHARED,
+        **dict.fromkeys(("device/host_code.py", "device/other.py"), "SIZE = 1"),
+    }
+    root = write_project(tmp_path, TABLE.format(text=TEXT), files)
+    images = [build(root)["p.kernels"].files]
+    for name, (content, recompiles) in EDITS.items():
+        write_project(root, TABLE.format(text=TEXT), {name: content})
+        log: list[str] = []
+        images.append(build(root, log)["p.kernels"].files)
+        assert any(line.startswith("[") for line in log) == recompiles, name
+        binary = [{name: b for name, b in each.items() if name.endswith("cubin")} for each in images[-2:]]
+        assert (binary[0] != binary[1]) == recompiles
+
+
 # In the manner of torch.compile: a file of one kernel, and a file with kernels in strings.
 GENERATED = """
 import triton

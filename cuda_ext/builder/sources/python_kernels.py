@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
+from cuda_ext.compiler.front_ends.python_file import possible_files
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
@@ -155,8 +156,6 @@ def _spell_elsewhere(name: str, function: str, texts: Iterable[str]) -> str:
     return f"{name}: i32, or {name}=1 for a constant"
 
 
-# Directories of the project on the import path of its sources.
-_ROOTS = ("src", "")
 # Modules of PyTorch with functions that kernels of torch.compile call. Their texts suffice.
 _OF_TORCH = {f"torch/_inductor/runtime/{name}" for name in ("triton_helpers", "triton_compat")}
 
@@ -234,7 +233,7 @@ def _parse(path: str, source: bytes) -> ast.Module:
 
 
 def _below_root(path: str) -> str:
-    for root in (NAMED.rstrip("/"), *_ROOTS):
+    for root in (NAMED.rstrip("/"), "src"):
         if root and path.startswith(f"{root}/"):
             return path.removeprefix(f"{root}/")
     return path
@@ -242,12 +241,10 @@ def _below_root(path: str) -> str:
 
 def _files(root: Path, module: str) -> Iterator[str]:
     """Yield the file of `module` below `root`."""
-    for directory in _ROOTS:
-        for file in (f"{module}.py", f"{module}/__init__.py"):
-            path = posixpath.join(directory, file)
-            if module and (root / path).is_file():
-                yield path
-                return
+    for path in possible_files(module):
+        if module and (root / path).is_file():
+            yield path
+            return
     if module in _OF_TORCH and _place_of(root, f"{NAMED}{module}.py").is_file():
         yield f"{NAMED}{module}.py"
 

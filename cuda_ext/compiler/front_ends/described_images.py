@@ -77,10 +77,15 @@ def describe_images(
 
 
 def describe_image(
-    architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
+    architecture: Architecture,
+    data: bytes,
+    description: KernelDescription,
+    unit: TranslationUnit,
+    reads: frozenset[str],
 ) -> CompiledImage:
     """Describe the image `data`, with one kernel, that a front-end made of `unit` for `architecture`.
 
+    `reads` are the files of the project on which it depends.
     Raises :class:`CompilationError`.
     """
     image = read_image(architecture, data)
@@ -88,7 +93,7 @@ def describe_image(
         (image,), signatures = describe_images([image], image.signatures, [description], unit.name)
     except BuildError as error:  # an error of this source only: the build continues with others
         raise CompilationError(error.problem, where=error.where, remedy=error.remedy) from None
-    return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
+    return replace(image, signatures=signatures, trace=Trace(reads=reads - {unit.name}))
 
 
 def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) -> Kernel:

@@ -103,6 +103,13 @@ def _statements(body: Sequence[ast.stmt], guards: tuple[ast.If, ...] = ()) -> It
         yield from _statements(node.orelse, (*guards, node))
 
 
+def possible_files(module: str) -> Iterator[str]:
+    """Yield the files in which Python may find `module`, ``a/b``, in the order of its search."""
+    for directory in ("src/", ""):
+        yield f"{directory}{module}.py"
+        yield f"{directory}{module}/__init__.py"
+
+
 def modules_of(paths: Iterable[str]) -> dict[str, str]:
     """Return the files of modules by names, for a search in the project's directory and ``src``.
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from cuda_ext.compiler.front_ends.python_file import PythonFile, Statement, modules_of
+from cuda_ext.compiler.front_ends.python_file import PythonFile, Statement, modules_of, possible_files
 from cuda_ext.compiler.front_ends.python_functions import name_of_decorator
 from cuda_ext.text.python_names import Chain, nodes_of_scope, parameters_of, read_chains
 
@@ -50,6 +50,8 @@ class Slice:
     ) -> None:
         self._contents, self._paths, self._public_names = contents, modules_of(contents), public_names
         self.unresolved: list[str] = []
+        self._looked_up: set[str] = set()
+        self._read_files: set[str] = set()
         self._seen: set[tuple[PythonFile, Chain]] = set()
         self._searched: list[tuple[PythonFile, str]] = []
         self._kept: set[ast.AST] = set()
@@ -71,12 +73,22 @@ class Slice:
         file = self._file(module)
         return ast.Module([*self._select(file, file.tree.body)], [])
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The files that determine the slice, and those that would if they existed."""
+        modules = (
+            n for n in self._looked_up if n.partition(".")[0] not in _OF_COMPILERS - self._paths.keys()
+        )
+        possible = (file for module in modules for file in possible_files(module.replace(".", "/")))
+        return frozenset(possible) | self._read_files
+
     def in_annotations(self, module: str) -> set[str]:
         """Return the names of other packages that annotations of `module` have. Triton looks them up."""
         return self._in_annotations[module]
 
     def _file(self, module: str) -> PythonFile:
         path = self._paths[module]
+        self._read_files |= {path} - {""}
         return _parse(module, path, self._contents[path] if path else b"")
 
     def _need(self, file: PythonFile, names: Chain) -> None:
@@ -116,6 +128,7 @@ class Slice:
 
     def _definer(self, file: PythonFile, base: str, name: str) -> PythonFile | None:
         """Return the module `base` from which `file` imports `name`; ``None`` if that is a module, too."""
+        self._looked_up |= {base, f"{base}.{name}"}
         if base not in self._paths:
             return None
         owner, is_module = self._file(base), f"{base}.{name}" in self._paths
@@ -171,6 +184,7 @@ class Slice:
         self._need_module(f"{base}.{name}", attributes)
 
     def _need_module(self, module: str, attributes: Sequence[str]) -> None:
+        self._looked_up.add(module)
         if module in self._paths:
             file = self._file(module)
             names = [tuple(attributes)] if attributes else [(name,) for name in file.binders if name != "*"]

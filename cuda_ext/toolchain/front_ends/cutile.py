@@ -38,7 +38,7 @@ from cuda_ext.facts.kernels import Parameter
 from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
-from cuda_ext.toolchain.front_ends.source_import import import_source
+from cuda_ext.toolchain.front_ends.source_import import files_read, import_source
 from cuda_ext.toolchain.front_ends.target_gpu import target_gpu
 from cuda_ext.toolchain.tileiras import Tileiras
 
@@ -110,6 +110,7 @@ class CuTile:
                 self._tileiras.make_image(bytecode, each, unit.name, level(f"sm_{each.number}")),
                 description,
                 unit,
+                files_read(unit),
             )
             for each in architectures
         )

@@ -36,6 +36,7 @@ _FRONT_ENDS = ("triton", "cuda")
 _PROTECTED = {*sys.stdlib_module_names, *_FRONT_ENDS}
 
 _imported: dict[tuple[str, frozenset[str]], ModuleType] = {}
+_reads: dict[tuple[str, frozenset[str]], frozenset[str]] = {}  # of slices
 _undo: list[Callable[[], None]] = []
 
 
@@ -45,22 +46,31 @@ def import_source(unit: TranslationUnit) -> ModuleType:
     Raises :class:`CompilationError`.
     """
     with contained("cannot be imported", unit.name):
-        names = frozenset(_names(unit))
-    key = unit.sha256, names
+        key = _key(unit)
     if key not in _imported:
         forget_sources()
         finder = _Finder(unit)
         _undo.append(finder.install())
         with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
-            _imported[key] = _import(finder, unit, names)
+            _imported[key] = _import(finder, unit, key)
     return _imported[key]
+
+
+def files_read(unit: TranslationUnit) -> frozenset[str]:
+    """Return the files of the project on which the import of `unit` depended."""
+    return _reads.get(_key(unit)) or frozenset(unit.headers)
 
 
 def forget_sources() -> None:
     """Undo the changes of the imported sources to the modules of this process."""
     _imported.clear()
+    _reads.clear()
     while _undo:
         _undo.pop()()
+
+
+def _key(unit: TranslationUnit) -> tuple[str, frozenset[str]]:
+    return unit.sha256, frozenset(_names(unit))
 
 
 def _names(unit: TranslationUnit) -> Iterator[str]:
@@ -71,15 +81,17 @@ def _names(unit: TranslationUnit) -> Iterator[str]:
             yield from (node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
 
 
-def _import(finder: _Finder, unit: TranslationUnit, names: frozenset[str]) -> ModuleType:
-    """Import a slice for `names`, or else all statements."""
+def _import(finder: _Finder, unit: TranslationUnit, key: tuple[str, frozenset[str]]) -> ModuleType:
+    """Import a slice for the names in `key`, or else all statements."""
     reason = ""
-    if names:
+    if names := key[1]:
         part = Slice(finder.contents, unit.name, names, _public_names)
         reason = part.unresolved[0] if part.unresolved else ""
         if not reason:
             try:
-                return finder.load(unit.name, part)
+                module = finder.load(unit.name, part)
+                _reads[key] = part.reads
+                return module
             except (CompilationError, MissingImportError):
                 raise
             except Exception as error:  # the slice may lack a statement that has an effect on others

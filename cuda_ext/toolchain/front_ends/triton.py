@@ -23,7 +23,7 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
-from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
+from cuda_ext.toolchain.front_ends.source_import import files_read, import_source, scratch_directory
 from cuda_ext.toolchain.front_ends.target_gpu import target_gpu
 from cuda_ext.toolchain.front_ends.triton_kernels import (
     DESCRIPTOR,
@@ -108,7 +108,10 @@ class Triton:
             texts = {name: spell_constant(value) for name, value in constants.items()}
             description = describe_kernel(instantiation, function, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
-        return tuple(describe_image(each, images[each.kind], description, unit) for each in architectures)
+        reads = files_read(unit)
+        return tuple(
+            describe_image(each, images[each.kind], description, unit, reads) for each in architectures
+        )
 
 
 def _listed(assembler: Path) -> set[int]:
