@@ -13,7 +13,18 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
 from cuda_ext.builder.config.kernel_table import KERNELS
-from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, PARTS, STANDARD, TEXT, Kind, choice, strings
+from cuda_ext.builder.config.kinds import (
+    CONSTANTS,
+    FLAG,
+    MACROS,
+    OPTIONS,
+    PARTS,
+    STANDARD,
+    TEXT,
+    Kind,
+    choice,
+    strings,
+)
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.facts.candidates import Variants
@@ -117,7 +128,7 @@ class Settings:
         'to all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
     )
     constants: tuple[str, ...] = _key(
-        strings(),
+        CONSTANTS,
         (),
         'Constants of the code, as C++ expressions: `["Traits<128, 4>::kSmemSize", "sizeof(Params)"]`. The '
         "build asks the compiler for their values, which may differ by architecture. They are "

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from cuda_ext.compiler.compile_options import SETTING_OF_OPTION, setting_of
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, did_you_mean, escape_controls, shorten
+from cuda_ext.text.brackets import split_arguments, take_parentheses
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -223,6 +224,16 @@ def strings(example: str = "", item: str = "a string", **schema: Any) -> Kind:
     return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")
 
 
+def _check_constant(text: str, where: str) -> str:
+    """Refuse several expressions: with a comma, C++ takes the value of the last."""
+    whole = take_parentheses(text.strip())
+    inner = whole[0] if whole and not whole[1] else text
+    if any(len([*split_arguments(each)]) > 1 for each in (text, inner)):
+        remedy = "list each constant as a string of its own"
+        raise ConfigError(f"{shorten(text)!r} has a comma outside of brackets", where=where, remedy=remedy)
+    return text
+
+
 def _check_standard(text: str, where: str) -> str:
     if not re.fullmatch(_STANDARD, text):
         close = f"c++{text[-2:]}"
@@ -239,6 +250,9 @@ def _check_parts(value: object, where: str) -> bool | int:
 
 _STANDARD = r"^c\+\+(?:03|1[147]|2[036a-c])$"
 
+CONSTANTS = array(
+    string("a string", empty="take it out", minLength=1).then(_check_constant), "an array of strings"
+)
 FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
 PARTS = Kind(_check_parts, {"type": ["boolean", "integer"], "minimum": 1})
 STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_standard)

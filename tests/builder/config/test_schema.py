@@ -217,6 +217,7 @@ BEYOND = [
     r"has a control character",
     r"stands for more than 20,000 instantiations",
     r"has more than 64 bits",
+    r"has a comma outside of brackets",
     r"lies within the module",
     r"differs only in upper and lower case",
     r"Python imports it as",
