@@ -74,6 +74,15 @@ KNOWN: dict[str, tuple[str, str]] = {
         "enum A { X = 0xffffffff };\nenum class B : unsigned char { Y };\nenum class C { W };\n"
         "struct P { A a; B b; enum A c; enum { Z = 0x80000000 } d; enum { V = -1 } e[2]; C f; };",
     ),
+    "an anonymous namespace": (
+        "P",
+        "namespace { struct Q { short a; double b; }; namespace n { enum E { X }; }\n"
+        "struct P { int a; Q q; Q more[2]; n::E e; }; }",
+    ),
+    "a template in an anonymous namespace": (
+        "n::P<float>",
+        "namespace n { namespace { template <class T> struct P { T a; char b; }; } }",
+    ),
     "inheritance": ("P", "struct Base { int n; float* x; };\nstruct P : Base { int flag; };"),
     "two bases": ("P", "struct A { int a; };\nstruct B { double b; };\nstruct P : public A, B { char c; };"),
     "empty base": ("P", "struct Empty {};\nstruct P : Empty { int a; };"),

@@ -22,7 +22,8 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
 from cuda_ext.text.declarations import Declarations, find_declarations
 
-# The declaration of probes. A source stands before or after it.
+# The declaration of probes. A source stands before or after it. NVRTC lowers the name of a probe of types in
+# an anonymous namespace only if the probe is defined: so it is where no image is made.
 PROBES = """\
 namespace cuda_ext_probe {
 template <class T, bool is_enum, unsigned long long alignment, class layout> struct parameter;
@@ -38,6 +39,9 @@ kernel<parameter<T, __is_enum(T), alignof(T), structure<T>>...> with_layouts(voi
 template <class T> __device__ variable<T, alignof(T)> with_layouts(T*);
 #endif
 template <class T, int subject> __global__ void probe();
+#ifdef CUDA_EXT_DEFINE_PROBES
+template <class T, int subject> __global__ void probe() {}
+#endif
 template <class T> struct meaning;
 template <class T, T constant> struct value;
 template <class T, T kernel> struct kernel_at;

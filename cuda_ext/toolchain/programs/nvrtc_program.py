@@ -32,7 +32,8 @@ _PRECOMPILED = r'(?m)^"[^"\n]*": using precompiled header file "[^"\n]*"\n?'
 
 # Options of ours that older versions lack: the first before 12.9, where internal names differ each time, and
 # the others before 12.4.
-_DISPENSABLE = ("--frandom-seed=", "--minimal", "-fdevice-syntax-only", "--time=")
+_NO_IMAGE = "-fdevice-syntax-only"
+_DISPENSABLE = ("--frandom-seed=", "--minimal", _NO_IMAGE, "--time=")
 
 
 @cache
@@ -91,6 +92,8 @@ class NvrtcProgram:
         """
         # Without a probe, too: units can only use precompiled headers that begin with the same header.
         options = [*filter(_is_known, options), f"--pre-include={_PROBES}"]
+        if _NO_IMAGE in options:
+            options.append("-DCUDA_EXT_DEFINE_PROBES")
         record_command("nvrtc", *options, self._name)
         return self.try_compile(options)
 
