@@ -189,7 +189,7 @@ def _view(compiler: Compiler, options: Options) -> Iterator[str]:
     yield from ("-include", str(_EDITOR / "nvrtc.hpp"))
     if options.relaxed_constexpr or _DEVICE_BY_DEFAULT.intersection(options.raw):
         yield from ("-include", str(_EDITOR / "device_by_default.hpp"))
-    else:
+    elif not options.skip_host_code:  # where constexpr functions become device code
         yield from ("-Xclang", "-fno-cuda-host-device-constexpr")
 
 

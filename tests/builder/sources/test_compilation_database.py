@@ -256,6 +256,23 @@ std = "c++20"
 
 
 @pytest.mark.network
+def test_clangd_reads_sources_with_host_code(clangd: Path, tmp_path: Path) -> None:
+    source = """
+static int launches = 0;
+constexpr int twice(int n) { return 2 * n; }
+int blocks(int n) { return (n + 255) / 256; }
+__global__ void f(int* x) { *x = twice(*x); }
+int count(int n) { launches++; return blocks(n); }
+__global__ void g(int* x) { *x = blocks(*x); }
+"""
+    root = write_project(tmp_path / "p", f'{KERNELS}host-code = "skip"\n', {"device/f.cu": source})
+    assert run("compile-commands", root)[0] == 0
+    (error,) = errors(clangd, [root / "device/f.cu"])
+    assert error.startswith("f.cu:7: ")
+    assert "blocks" in error
+
+
+@pytest.mark.network
 @pytest.mark.host_compiler
 def test_with_nvcc_clangd_sees_the_headers_of_the_host(clangd: Path, tmp_path: Path) -> None:
     source = "#include <cstdint>\n#include <cuda/std/array>\n" + FILL
