@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -74,8 +74,12 @@ class _Properties(dict[str, Any]):
 def target_gpu(number: int | None) -> Iterator[None]:
     """Within this block, answer with the compute capability `number`, or refuse to answer if it is ``None``.
 
-    What was imported when it asked for another GPU is forgotten, so that it is imported again.
+    What was imported when it asked for another GPU is forgotten, so that it is imported again. A program that
+    uses such a GPU, and compiles on demand, goes on to ask it: its other threads may launch kernels.
     """
+    if number and number == _used_gpu():
+        yield
+        return
     with _lock, ExitStack() as stack:
         if _askers.keys() - {number}:
             _forget_answers()
@@ -86,6 +90,15 @@ def target_gpu(number: int | None) -> Iterator[None]:
         sys.meta_path.insert(0, answers)
         stack.callback(sys.meta_path.remove, answers)
         yield
+
+
+def _used_gpu() -> int | None:
+    """Return the compute capability of the GPU that PyTorch uses in this process, or ``None``."""
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is None or not getattr(cuda, "is_initialized", bool)():
+        return None
+    major, minor = cuda.get_device_capability()
+    return int(10 * major + minor)
 
 
 def _forget_answers() -> None:
@@ -125,13 +138,7 @@ class _Answers(MetaPathFinder):
         finders = [finder for finder in sys.meta_path if finder is not self]
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
         if spec and spec.loader:
-            execute, change = spec.loader.exec_module, self.changes[name]
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                change()
-
-            vars(spec.loader)["exec_module"] = exec_module
+            spec.loader = _ChangingLoader(spec.loader, self.changes[name])
         return spec
 
     def _change_torch(self) -> None:
@@ -165,6 +172,23 @@ class _Answers(MetaPathFinder):
     def _replace(self, contents: dict[str, Any], changes: Mapping[str, Any]) -> None:
         self._stack.callback(contents.update, {name: contents[name] for name in changes})
         contents.update(changes)
+
+
+class _ChangingLoader(Loader):
+    """Loads a module as `loader` does, and calls `change` then."""
+
+    def __init__(self, loader: Loader, change: Callable[[], None]) -> None:
+        self._loader = loader
+        self._change = change
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__:
+            module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._change()
 
 
 def _driver_class(base: Any, gpu: _Gpu) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -96,17 +97,17 @@ class Triton:
     ) -> tuple[CompiledImage, ...]:
         (text,) = unit.instantiate
         number = architectures[0].number
-        triton = _import()
-        with target_gpu(number):
+        with _own_variables(), target_gpu(number):
+            triton = _import()
             module = import_source(unit)
-        with target_gpu(number), contained(text, unit.name, lambda error: _describe(error, unit)):
-            instantiation = parse_instantiation(text)
-            function = _find_function(triton, module, instantiation.function)
-            instantiation = instantiation.in_order(function.arg_names)
-            constants = read_constants(module, function, instantiation)
-            kernel = _compile(triton, function, instantiation, constants, number)
-            texts = {name: spell_constant(value) for name, value in constants.items()}
-            description = describe_kernel(instantiation, function, texts, kernel.metadata)
+            with contained(text, unit.name, lambda error: _describe(error, unit)):
+                instantiation = parse_instantiation(text)
+                function = _find_function(triton, module, instantiation.function)
+                instantiation = instantiation.in_order(function.arg_names)
+                constants = read_constants(module, function, instantiation)
+                kernel = _compile(triton, function, instantiation, constants, number)
+                texts = {name: spell_constant(value) for name, value in constants.items()}
+                description = describe_kernel(instantiation, function, texts, kernel.metadata)
         images = {"cubin": kernel.asm["cubin"], "ptx": kernel.asm["ptx"].encode()}
         reads = files_read(unit)
         return tuple(
@@ -136,17 +137,33 @@ def _describe(error: Any, unit: TranslationUnit) -> str:
     return said
 
 
-@cache
-def _import() -> ModuleType:
-    for name in filter(_VARIABLE.match, list(os.environ)):
-        del os.environ[name]  # some of these variables change the code
+@contextmanager
+def _own_variables() -> Iterator[None]:
+    """Take variables that change the code out of the environment within this block.
+
+    Compilation on demand runs in a process that may use Triton itself.
+    """
+    before = {name: os.environ.pop(name) for name in filter(_VARIABLE.match, [*os.environ])}
     # Line information contains the paths of files. The default of fusion depends on the version.
-    os.environ |= {
+    own = {
         "TRITON_DISABLE_LINE_INFO": "1",
         "TRITON_DEFAULT_FP_FUSION": "1",
         "TRITON_ALWAYS_COMPILE": "1",
-        "TRITON_CACHE_DIR": scratch_directory(),
+        "TRITON_CACHE_DIR": _cache_directory(),
     }
+    os.environ |= own
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name, None)
+        os.environ |= before
+
+
+_cache_directory = cache(scratch_directory)
+
+
+def _import() -> ModuleType:
     try:
         import triton
     except ImportError as error:
@@ -189,5 +206,6 @@ def _compile(
         )
     values = {(names.index(name),): value for name, value in constants.items() if name in names}
     source = ASTSource(function, signature, values, hints_of(instantiation, names))
-    options = {name: value for name, value in constants.items() if name not in names}
+    # A default of the assembler's options is a variable's, as it was when Triton was imported.
+    options = {"ptx_options": None} | {name: value for name, value in constants.items() if name not in names}
     return triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import TILE_IR, Architecture
+from cuda_ext.toolchain.front_ends.source_import import forget_sources
 from cuda_ext.toolchain.front_ends.target_gpu import target_gpu
 from tests.fixtures.environments import NO_CACHE, run
 from tests.fixtures.projects import write_project
@@ -74,7 +76,7 @@ QUESTIONS = {
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Packages that sources import."""
     files = {"torch/cuda.py": TORCH, "torch/__init__.py": "from . import cuda"}
     write_project(
@@ -83,8 +85,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {**files, "tells.py": TELLS, "remembers.py": REMEMBERS, "counting.py": "counted = []"},
     )
     monkeypatch.syspath_prepend(tmp_path / "site")
+    yield
+    forget_sources()
     for name in ("torch", "torch.cuda", "tells", "remembers", "counting"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        sys.modules.pop(name, None)
 
 
 def stores(source: str, number: int, value: int) -> bool:
@@ -143,6 +147,30 @@ def test_triton_and_pytorch_are_as_before_afterwards() -> None:
         assert torch.cuda.get_device_capability() == (8, 0)
         assert driver.active.get_device_capability() == (8, 0)
     assert before == ({**backends}, {**vars(driver)}, {**vars(torch.cuda)}, sys.meta_path)
+
+
+def test_variables_are_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "TRITON_INTERPRET": "1",
+        "PTXAS_OPTIONS": "-none",
+        "TRITON_CACHE_DIR": "/none",
+    }.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    assert stores(SOURCE.format(value=77000000, asked=0), 80, 77000000)
+    assert before == dict(os.environ)
+
+
+def test_a_gpu_that_a_program_uses_answers_itself() -> None:
+    import torch.cuda
+    from triton.runtime import driver
+
+    torch.cuda.is_initialized = lambda: True
+    torch.cuda.get_device_capability = lambda: (9, 0)
+    before = {**vars(driver)}
+    for number in (90, 80):
+        with target_gpu(number):
+            assert (before == vars(driver)) == (number == 90)
 
 
 @pytest.mark.parametrize("machine", [75, 90])
