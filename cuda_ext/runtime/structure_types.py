@@ -76,6 +76,7 @@ class StructureObject(_Memory):
 
     __size__: int
     __references__: int
+    __is_opaque__: bool
     __structure__: Structure
     __members__: Mapping[str, Member]
     __pointers__: Sequence[str]
@@ -157,10 +158,19 @@ def make_class(
         if keyword.iskeyword(name):
             namespace.setdefault(f"{name}_", field)
     namespace |= {"__size__": structure.size, "__references__": len(pointers)}
+    namespace["__is_opaque__"] = any(map(_is_opaque, members.values()))
     namespace |= {"__members__": members, "__pointers__": pointers, "__doc__": structure.declaration}
     made: type[StructureObject] = type(structure.name, (StructureObject,), namespace)
     made.__call_directly__(tuple(fields))
     return made
+
+
+def _is_opaque(member: Member) -> bool:
+    """Return True if a member is no pointer, and may hold addresses."""
+    if member.structure is not None:
+        return member.structure.__is_opaque__
+    parameter = member.field.parameter
+    return parameter.kind in ("struct", "opaque") and may_hold_address(parameter.type, parameter.size)
 
 
 def _describe(parameter: Parameter, member: Member) -> tuple[tuple[Any, ...], int, int, bool]:
@@ -204,7 +214,7 @@ def _assign(target: StructureObject, member: Member, value: object) -> None:
     if parameter.kind == "pointer":
         if is_array:
             fast_launch.learn(value)
-        target.__refer__(member.reference, value if is_array else None)
+        target.__refer__(member.reference, value if is_array else converted or None)
 
 
 def _assign_array(target: StructureObject, member: Member, value: Any) -> None:
@@ -234,14 +244,12 @@ def _read(source: StructureObject, member: Member, content: bytes, objects: Sequ
     if member.structure is not None:
         return source.__view__(member.structure, member.offset, member.reference)
     parameter = member.field.parameter
+    if parameter.kind == "pointer":
+        return objects[member.reference]
     own = content[member.offset : member.offset + parameter.size]
     if items := parameter.vector_items:
         fields = zip(items, arguments.make_fields(items), strict=True)
         return tuple(_read_number(i, f.format, own[i.offset : i.offset + i.size]) for i, f in fields)
-    if parameter.kind == "pointer":
-        (address,) = struct.unpack(f"<{member.field.format}", own)
-        array = objects[member.reference]
-        return (address or None) if array is None else array
     return _read_number(parameter, member.field.format, own)
 
 
@@ -287,7 +295,9 @@ def pack_structure(structure: StructureObject) -> StructureBytes:
     content, objects = structure.__content__()
     packed = StructureBytes(content)
     pairs = zip(type(structure).__pointers__, objects, strict=True)
-    found = ((path, None if each is None else device_memory(each)) for path, each in pairs)
+    found = (
+        (path, device_memory(each)) for path, each in pairs if each is not None and type(each) is not int
+    )
     packed.arrays = {path: memory for path, memory in found if memory is not None}
     packed.hides_address = _hides_address(type(structure), content, objects)
     return packed
@@ -303,8 +313,7 @@ def _hides_address(kind: type[StructureObject], content: bytes, objects: Sequenc
             end = member.reference + member.references
             return _hides_address(member.structure, own, objects[member.reference : end])
         if parameter.kind == "pointer":
-            return objects[member.reference] is None and any(own)
-        is_opaque = parameter.kind in ("struct", "opaque")
-        return is_opaque and may_hold_address(parameter.type, parameter.size) and any(own)
+            return type(objects[member.reference]) is int
+        return _is_opaque(member) and any(own)
 
     return any(map(hides, kind.__members__.values()))

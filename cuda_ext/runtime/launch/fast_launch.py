@@ -284,7 +284,7 @@ def describe(parameter: Parameter, structure: type[Any] | None = None) -> Descri
     dtypes = accepted_dtypes(parameter.element) if parameter.element else ()
     if structure is None:
         return parameter.name, kind, parameter.size, dtypes
-    return parameter.name, kind if structure.__references__ else "v", parameter.size, dtypes, structure
+    return parameter.name, "s" if structure.__is_opaque__ else "v", parameter.size, dtypes, structure
 
 
 def learn(array: object) -> None:

@@ -226,6 +226,9 @@ def test_known_structures_are_made_chosen_and_launched_in_c() -> None:
     launch()
     assert counting(launch) == 0
     assert len({*launches()}) == 3
+    for nothing in (params(batch=1), params(inner=kernels.Inner(), y=None, several=[None, None])):
+        both(nothing, **one)
+        assert counting(lambda: both(nothing, **one)) == 0  # noqa: B023
 
 
 @under_driver

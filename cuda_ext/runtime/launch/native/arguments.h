@@ -30,6 +30,7 @@ typedef struct Parameter {
   uint32_t dtypes;         /* of arrays that a pointer takes */
   uint16_t offset, size;   /* of the value in the memory of a launch, in bytes */
   uint8_t kind;            /* a Kind */
+  uint8_t has_pointers;    /* whether it is a structure with pointers */
   PyTypeObject* structure; /* the class of the structures that it takes, a subclass of Structure; NULL for none */
 } Parameter;
 
@@ -74,6 +75,13 @@ static int parse_parameter(const State* state, PyObject* source, Parameter* para
     PyErr_Format(PyExc_TypeError, "expected a class of structures, found %R", structure);
     return -1;
   }
+  int has_pointers = 0;
+  if (structure != Py_None) {
+    PyObject* references = PyObject_GetAttr(structure, state->names.references);
+    has_pointers = references ? PyObject_IsTrue(references) : -1;
+    Py_XDECREF(references);
+    if (has_pointers < 0) return -1;
+  }
   if (!is_supported(kind, size)) {
     PyErr_Format(PyExc_ValueError, "invalid kind %c of %u bytes", kind, size);
     return -1;
@@ -84,6 +92,7 @@ static int parse_parameter(const State* state, PyObject* source, Parameter* para
   Py_INCREF(*name);
   PyUnicode_InternInPlace(name);
   parameter->structure = structure == Py_None ? NULL : (PyTypeObject*)Py_NewRef(structure);
+  parameter->has_pointers = (uint8_t)has_pointers;
   return 0;
 }
 
@@ -250,6 +259,7 @@ static int take_argument(const State* state, const Parameter* parameter, PyObjec
     case COMPLEX: return take_complex(state, parameter->size, argument, memory);
     case NUMBERS:
     case BYTES:
+      placement->has_addresses |= parameter->kind == BYTES;
       if (parameter->structure && Py_TYPE(argument) == parameter->structure) {
         Structure* structure = (Structure*)argument;
         return structure->size == parameter->size ? copy_structure(structure, memory, placement) : -1;
@@ -257,6 +267,7 @@ static int take_argument(const State* state, const Parameter* parameter, PyObjec
       if (parameter->structure && PyDict_CheckExact(argument)) {
         return take_members(parameter, argument, memory, placement);
       }
+      placement->has_addresses |= parameter->has_pointers;
       return take_bytes(state, parameter->size, argument, memory);
   }
   return -1;

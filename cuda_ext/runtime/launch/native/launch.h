@@ -203,7 +203,7 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
 
   unsigned char memory[MOST_BYTES];
   void* values[MOST_PARAMETERS];
-  Placement placement = {-1, NULL};
+  Placement placement = {-1, NULL, 0};
   for (int i = 0; i < launch->parameter_count; i++) {
     const Parameter* parameter = &launch->parameters[i];
     values[i] = memory + parameter->offset;
@@ -218,7 +218,7 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   if (find_device_of_launch(state, &placement, &stream, &device)) return -1;
   if (!stream.is_given && placement.first) {
     if (placement.first->current_stream(&state->names, placement.first, device, &stream.handle)) return -1;
-  } else if (!stream.is_given && may_need_stream(&state->names, launch->parameters, launch->parameter_count, memory)) {
+  } else if (!stream.is_given && may_need_stream(&state->names, &placement, launch->parameters, launch->parameter_count, memory)) {
     return -1;
   }
 

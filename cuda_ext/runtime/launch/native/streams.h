@@ -80,7 +80,8 @@ COLD static int take_like(const State* state, PyObject* array, Placement* placem
   Memory memory;
   if (!type || type->read(&state->names, type, array, &memory) || !memory.address) return -1;
   if (placement->first && placement->device != memory.device) return -1;
-  *placement = (Placement){memory.device, type};
+  placement->device = memory.device;
+  placement->first = type;
   return 0;
 }
 
@@ -95,16 +96,15 @@ static int find_device_of_launch(const State* state, const Placement* placement,
 
 /* Whether values in `memory` may have addresses of memory that a library uses in its current stream, which no array tells.
  * Whether a library that is loaded has one is for the careful launcher to find out. */
-COLD static int may_need_stream(const Names* names, const Parameter* parameters, int count,
+COLD static int may_need_stream(const Names* names, const Placement* placement, const Parameter* parameters, int count,
                                 const unsigned char* memory) {
-  for (int i = 0; i < count; i++) {
-    uint64_t address = parameters[i].kind == BYTES;
+  uint64_t address = (uint64_t)placement->has_addresses;
+  for (int i = 0; i < count && !address; i++) {
     if (parameters[i].kind == POINTER) memcpy(&address, memory + parameters[i].offset, sizeof address);
-    if (!address) continue;
-    PyObject* modules = PyImport_GetModuleDict();
-    return PyDict_Contains(modules, names->torch) || PyDict_Contains(modules, names->cupy);
   }
-  return 0;
+  if (!address) return 0;
+  PyObject* modules = PyImport_GetModuleDict();
+  return PyDict_Contains(modules, names->torch) || PyDict_Contains(modules, names->cupy);
 }
 
 #endif

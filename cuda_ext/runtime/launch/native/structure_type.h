@@ -154,10 +154,11 @@ static PyObject* view_structure(PyObject* self, PyObject* arguments) {
   return (PyObject*)structure;
 }
 
-/* Replace the object of a reference, and return the former one. */
-static PyObject* exchange(Reference* reference, PyObject* object, const ArrayType* type, int device) {
+/* Replace a reference, and return its former object. */
+static PyObject* exchange(Reference* reference, Reference other) {
   PyObject* former = reference->object;
-  *reference = (Reference){Py_XNewRef(object), type, device};
+  *reference = other;
+  Py_XINCREF(other.object);
   return former;
 }
 
@@ -190,16 +191,24 @@ static PyObject* refer(PyObject* self, PyObject* arguments) {
   PyObject* module = PyType_GetModuleByDef(Py_TYPE(self), &module_definition);
   if (!module) return NULL;
   const State* state = PyModule_GetState(module);
-  const ArrayType* type = find_array_type(&state->types, object);
-  Memory memory = {.device = -1};
-  if (type && type->read(&state->names, type, object, &memory)) {
-    type = NULL; /* launches check it carefully */
-    if (drop_exception()) return NULL;
+  Reference other = {NULL, NULL, -1, 0};
+  if (PyLong_CheckExact(object)) {
+    if (take_unsigned_long_long(object, &other.address)) return PyErr_Format(PyExc_ValueError, "invalid address");
+  } else if (object != Py_None) {
+    const ArrayType* type = find_array_type(&state->types, object);
+    Memory memory;
+    other.object = object;
+    if (type && !type->read(&state->names, type, object, &memory)) {
+      other.type = type;
+      other.device = memory.device;
+    } else if (drop_exception()) { /* launches check it carefully */
+      return NULL;
+    }
   }
   PyObject* owner = owner_of(structure);
   (void)owner;
   Py_BEGIN_CRITICAL_SECTION(owner);
-  former = exchange(&structure->references[number], object == Py_None ? NULL : object, type, memory.device);
+  former = exchange(&structure->references[number], other);
   Py_END_CRITICAL_SECTION();
   Py_XDECREF(former);
   Py_RETURN_NONE;
@@ -220,8 +229,9 @@ static PyObject* content_of_structure(PyObject* self, PyObject* unused) {
   Py_BEGIN_CRITICAL_SECTION(owner);
   memcpy(PyBytes_AS_STRING(bytes), structure->bytes, (size_t)structure->size);
   for (int i = 0; i < structure->reference_count; i++) {
-    PyObject* object = structure->references[i].object;
-    PyTuple_SET_ITEM(objects, i, Py_NewRef(object ? object : Py_None));
+    const Reference* each = &structure->references[i];
+    PyObject* address = each->object || !each->address ? NULL : PyLong_FromUnsignedLongLong(each->address);
+    PyTuple_SET_ITEM(objects, i, address ? address : Py_NewRef(each->object ? each->object : Py_None));
   }
   Py_END_CRITICAL_SECTION();
   return Py_BuildValue("(NN)", bytes, objects);
@@ -234,9 +244,9 @@ static PyMethodDef structure_methods[] = {
      "__view__(type, offset, reference)\n--\n\nReturn the member of class `type` at this offset."},
     {"__write__", write_structure, METH_VARARGS, "__write__(offset, data)\n--\n\nStore these bytes."},
     {"__refer__", refer, METH_VARARGS,
-     "__refer__(number, array)\n--\n\nKeep the array whose address a pointer is, or None."},
+     "__refer__(number, array)\n--\n\nKeep the array whose address a pointer is, or an address, or None."},
     {"__content__", content_of_structure, METH_NOARGS,
-     "__content__()\n--\n\nReturn the bytes, and the array of each pointer or None."},
+     "__content__()\n--\n\nReturn the bytes, and the array of each pointer, or its address, or None."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -347,9 +357,7 @@ static int set_structure(const Field* field, Structure* target, Structure* sourc
   fits = source->size == field->parameter.size && count <= target->reference_count - field->reference;
   if (fits) memmove(target->bytes + field->parameter.offset, source->bytes, (size_t)source->size);
   for (int i = 0; i < count && fits; i++) {
-    references[i] = source->references[i];
-    references[i].object = exchange(&target->references[field->reference + i], references[i].object, references[i].type,
-                                    references[i].device);
+    references[i].object = exchange(&target->references[field->reference + i], source->references[i]);
   }
   Py_END_CRITICAL_SECTION2();
   for (int i = 0; i < count && fits; i++) Py_XDECREF(references[i].object);
@@ -370,7 +378,7 @@ static int set_field(PyObject* self, PyObject* object, PyObject* value) {
     return assign(object, field->name, value, &field->state->names);
   }
   unsigned char memory[MOST_FIELD_BYTES];
-  Placement placement = {-1, NULL};
+  Placement placement = {-1, NULL, 0};
   if (field->is_careful || take_argument(field->state, &field->parameter, value, memory, &placement)) {
     if (drop_exception()) return -1;
     return assign(object, field->name, value, &field->state->names);
@@ -381,7 +389,9 @@ static int set_field(PyObject* self, PyObject* object, PyObject* value) {
   memcpy(structure->bytes + field->parameter.offset, memory, field->parameter.size);
   if (field->reference >= 0) {
     Reference* reference = &structure->references[field->reference];
-    former = exchange(reference, placement.first ? value : NULL, placement.first, placement.device);
+    Reference other = {placement.first ? value : NULL, placement.first, placement.device, 0};
+    if (!placement.first) memcpy(&other.address, memory, sizeof other.address);
+    former = exchange(reference, other);
   }
   Py_END_CRITICAL_SECTION();
   Py_XDECREF(former);

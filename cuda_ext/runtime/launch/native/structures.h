@@ -9,6 +9,7 @@
 typedef struct Placement {
   int device;             /* -1 without arrays */
   const ArrayType* first; /* the type of the first array, whose library has the stream */
+  int has_addresses;      /* whether an argument may have addresses that come from no array */
 } Placement;
 
 /* What a pointer in a structure was given. */
@@ -16,6 +17,7 @@ typedef struct Reference {
   PyObject* object;      /* the array; NULL for an address */
   const ArrayType* type; /* NULL for an array that has to be read carefully */
   int device;
+  uint64_t address; /* 0 for an array */
 } Reference;
 
 /* Its class in Python says how many bytes and references there are. Those of a member of another structure, or of an
@@ -35,7 +37,10 @@ static PyObject* owner_of(Structure* structure) {
 
 /* Include an array in `placement`. Returns 0, or -1 if it is on another GPU. */
 static int place_array(Placement* placement, const ArrayType* type, int device) {
-  if (!placement->first) *placement = (Placement){device, type};
+  if (!placement->first) {
+    placement->device = device;
+    placement->first = type;
+  }
   return placement->device == device ? 0 : -1;
 }
 
@@ -49,6 +54,7 @@ static int copy_structure(Structure* structure, unsigned char* memory, Placement
   for (int i = 0; i < structure->reference_count && !outcome; i++) {
     const Reference* each = &structure->references[i];
     if (each->object) outcome = each->type ? place_array(placement, each->type, each->device) : -1;
+    if (each->address) placement->has_addresses = 1;
   }
   Py_END_CRITICAL_SECTION();
   return outcome;
