@@ -60,8 +60,7 @@ def scan(x, delta, A, B, C, D=None, softplus=False):
     batch, channels, length = x.shape
     threads, items = _SHORT if length <= 512 else _MEDIUM if length <= 2048 else _LONG
     kernel, shared = _choose(x.dtype, A.dtype, threads, items)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    last = torch.empty((batch, *A.shape), dtype=A.dtype, device=x.device)
+    y, last = torch.empty_like(x), A.new_empty((batch, *A.shape))
     if not x.numel():
         return y, last.zero_()
     of_x, of_delta, of_y, of_last = x.stride(), delta.stride(), y.stride(), last.stride()
