@@ -178,6 +178,8 @@ def test_defaults_and_constants_between_parameters_are_those_of_the_function(
         lambda: between[1](y, 64, x, by=4, n=60),
         lambda: between["fp32, BLOCK=64"](y, 64, x, 60, grid=1),
     ])
+    between[lambda meta: (meta["n"], 1)](y, 64, x, 0)
+    between["fp32, BLOCK=64"].bind(grid=0)(y, x, 60, 3, 0.5)
     for block in (64, 128, 64):
         between[1](y, block, x=x, n=60)
     caught(between[1], y, 64, x)

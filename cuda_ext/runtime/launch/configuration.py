@@ -112,10 +112,15 @@ class LaunchConfiguration(NamedTuple):
     scratch: int = 0
 
     @classmethod
-    def check(cls, options: LaunchOptions, kernel: LoadedKernel) -> LaunchConfiguration:
-        """Check `options`. Raises :class:`ArgumentError` for what `kernel` does not support on its GPU."""
+    def check(
+        cls, options: LaunchOptions, kernel: LoadedKernel, may_be_empty: bool = False
+    ) -> LaunchConfiguration:
+        """Check `options`. Raises :class:`ArgumentError` for what `kernel` does not support on its GPU.
+
+        The grid of a fixed launch `may_be_empty`.
+        """
         if kernel.fixed:
-            return cls._check_grid(options, kernel, kernel.fixed)
+            return cls._check_grid(options, kernel, kernel.fixed, may_be_empty)
         device = kernel.device
         shared = check_count("shared", options.shared, "a number of bytes")
         kernel.allow_shared(shared)
@@ -152,7 +157,7 @@ class LaunchConfiguration(NamedTuple):
 
     @classmethod
     def _check_grid(
-        cls, options: LaunchOptions, kernel: LoadedKernel, fixed: FixedLaunch
+        cls, options: LaunchOptions, kernel: LoadedKernel, fixed: FixedLaunch, may_be_empty: bool
     ) -> LaunchConfiguration:
         """Check the `options` for a `kernel` whose image fixes everything except the grid."""
         for name, value in options._asdict().items():
@@ -163,14 +168,14 @@ class LaunchConfiguration(NamedTuple):
         configuration = cls.fixed(fixed)
         device = kernel.device
         x, y, z = (most // n for most, n in zip(device.largest_grid, configuration.grid, strict=True))
-        grid = check_extents("grid", options.grid, (x, y, z))
+        grid = check_extents("grid", options.grid, (x, y, z), 0 if may_be_empty else 1)
         x, y, z = (size * n for size, n in zip(grid, configuration.grid, strict=True))
         if fixed.scratch * x * y * z >= 1 << 63:
             raise ArgumentError(
                 f"expected fewer blocks, each with {fixed.scratch} bytes of memory, found {options.grid!r}",
                 where="grid",
             )
-        if configuration.cluster:
+        if configuration.cluster and x * y * z:
             _check_cluster(configuration.cluster, (x, y, z), kernel)
         if fixed.cooperative:
             _check_cooperative((x, y, z), math.prod(configuration.block), fixed.shared, kernel)
@@ -248,7 +253,7 @@ def missing_grid(is_fixed: bool) -> ArgumentError:
     return ArgumentError("expected grid and block, or threads")
 
 
-def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
+def check_extents(name: str, value: Dim, largest: Extents, least: int = 1) -> Extents:
     """Return `value` extended to three dimensions. Raises :class:`ArgumentError` if it exceeds `largest`."""
     try:
         extents = [operator.index(e) for e in (value if isinstance(value, (tuple, list)) else (value,))]
@@ -258,8 +263,8 @@ def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
         remedy = "round up with -(-n // size)" if isinstance(value, float) else ""
         raise ArgumentError(f"expected an int or up to three, found {value!r}", where=name, remedy=remedy)
     x, y, z = (*extents, 1, 1)[:3]
-    if not all(1 <= extent <= limit for extent, limit in zip((x, y, z), largest, strict=True)):
-        raise ArgumentError(f"expected at least 1 and at most {largest}, found {value!r}", where=name)
+    if not all(least <= extent <= limit for extent, limit in zip((x, y, z), largest, strict=True)):
+        raise ArgumentError(f"expected at least {least} and at most {largest}, found {value!r}", where=name)
     return x, y, z
 
 

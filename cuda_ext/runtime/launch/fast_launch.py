@@ -130,7 +130,7 @@ class FastLaunch(Launch):
         is_bound = bound is not None
         place = bound.place if bound else {}
         described = parameters, candidates, is_bound, hidden, constants, order, given
-        in_order = kernel.is_in_order
+        in_order = kernel.is_in_order and bound is None  # a bound launch takes no constants
         launch = super().__new__(cls, *described, is_in_order=in_order, **place)
         launch._kernel = kernel
         launch._structures = structures
@@ -152,7 +152,8 @@ class FastLaunch(Launch):
         except CudaExtError as error:
             # The inner frames of the traceback do not help users.
             raise error.with_traceback(None) from error.__cause__
-        if options.wait and self._can_be_fast() and not launched.arguments.has_host_arrays:
+        is_common = options.wait and not launched.arguments.has_host_arrays
+        if is_common and 0 not in launched.configuration.grid and self._can_be_fast():
             self._learn(launched, options.like)
         return launched.pending
 

@@ -97,7 +97,8 @@ class Launcher:
             resolved = self.resolve(arguments, named, options)
             chosen = self.choose(resolved)
             loaded = chosen.load(resolved.device)
-            configuration = LaunchConfiguration.check(options, loaded)
+            # As in Triton, whose kernels have options, an empty grid launches nothing.
+            configuration = LaunchConfiguration.check(options, loaded, bool(self.kernel.options))
             pending = chosen._launch_checked(loaded, configuration, resolved, options.wait)
         except ArgumentError as error:
             error.signature = self.kernel.signature
@@ -249,7 +250,8 @@ class Launcher:
             pending = None
 
             def submit(values: Sequence[Any]) -> None:
-                self._submit(loaded, configuration, stream, values, hidden)
+                if 0 not in configuration.grid:
+                    self._submit(loaded, configuration, stream, values, hidden)
 
             def raise_error(error: DriverCallError) -> NoReturn:
                 self._raise_launch_error(error, device.driver, configuration)

@@ -736,6 +736,85 @@ gc.collect()
     assert int(run.output[0]) > 500
 
 
+def test_a_grid_in_brackets_or_of_a_function_is_that_of_the_keyword(script: Script) -> None:
+    script(
+        """
+import gc
+class Careful:
+    def __launch_carefully__(self, /, *arguments, **keywords):
+        return arguments, keywords
+    def __select_carefully__(self, item, /):
+        return "selected"
+class Kernel(Careful, _launch.Launch): pass
+class Overloads(Careful, _launch.Overloads): pass
+sizes[:] = 4, 8
+order, given = ("n", "c", "x"), {"c": 64, "n": 5}
+kernel = Kernel((INT, FLOATS), constants=(("c", 64),), order=order, given=given)
+kernel._set_loaded(0, *LIMITS)
+kernel._set_prepared(0, (1, 1, 1), (32, 1, 1), 0, ())
+only, several = Overloads((kernel,), ("c",)), Overloads((kernel, kernel), ())
+several.__remember__(kernel, 1, 16)
+grids = 1, (2,), (2, 3), (2, 3, 4), 0, -1, 2**40, (), (1, 2, 3, 4), (0,), True, 1.5, None, "2", [2], (2, "3")
+functions = [lambda _, each=each: each for each in grids]
+assert kernel[1] == several[(2,)] == only[functions[0]] == "selected"
+for each in (kernel, only, several):
+    each.__takes_grid__ = True
+    for grid in (*grids, *functions):
+        launched.clear()
+        by_keyword, at = each(1, 16, grid=grid), launched[:]
+        if type(each[grid]) is _launch.GridLaunch:
+            again = each[grid](1, 16)
+            assert (again, launched[len(at):]) == (by_keyword, at), grid
+        elif type(grid) in (int, tuple) and grid not in ((), (2, "3")):
+            raise AssertionError(grid)
+        made = _launch.GridLaunch(each, grid)(1, 16)
+        assert made == by_keyword, grid
+# Functions see arguments and constants, and may do anything.
+seen = []
+assert _launch.GridLaunch(kernel, seen.append)(1, x=16)[1] == {"x": 16, "grid": seen.append}
+assert seen.pop() == {"c": 64, "n": 1, "x": 16}
+assert kernel[lambda given: seen.append(given) or 3](1, x=16) is None
+assert seen == [{"c": 64, "n": 1, "x": 16}]
+assert kernel[lambda given: kernel[2](given["n"], 16) or given.clear() or len((gc.collect(),))](1, 16) is None
+for error in (KeyError, RecursionError, MemoryError):
+    def fail(_):
+        raise error
+    assert kernel[fail](1, 16, c=64) == ((1, 16), {"c": 64, "grid": fail})
+def interrupt(_):
+    raise KeyboardInterrupt
+try:
+    kernel[interrupt](1, 16)
+    raise AssertionError
+except KeyboardInterrupt:
+    pass
+# Constants may have their positions, and defaults be left out.
+place = {"order": ("c", "n", "x"), "is_in_order": True}
+ordered = Kernel((INT, FLOATS), constants=(("c", 64),), given=given, **place)
+ordered._set_loaded(0, *LIMITS)
+ordered._set_prepared(0, (1, 1, 1), (32, 1, 1), 0, ())
+launched.clear()
+assert ordered(64, 1, 16, grid=1) is ordered(64, 1, x=16, grid=1) is ordered(64, x=16, grid=1) is None
+assert [each[5][0][0] for each in launched] == [1, 1, 5]
+assert ordered(1, 16, grid=1) == ((1, 16), {"grid": 1}) and ordered(64, 1, grid=1)[0] == (64, 1)
+for wrong in ((1, 2), (Kernel, 2), (kernel,), ()):
+    try:
+        _launch.GridLaunch(*wrong)
+        raise AssertionError(wrong)
+    except TypeError:
+        pass
+try:
+    kernel[1](1, 16, grid=2)
+    raise AssertionError
+except TypeError:
+    pass
+cycle = _launch.GridLaunch(kernel, given)
+given["itself"] = cycle
+del cycle, kernel, only, several, ordered, given
+gc.collect()
+        """
+    )
+
+
 def test_invalid_descriptions_are_refused(script: Script) -> None:
     script(
         """
