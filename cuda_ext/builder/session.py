@@ -26,6 +26,7 @@ from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides, find_output
 from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.plan import compiler_choice, plan_module
+from cuda_ext.builder.sources.python_kernels import describe_hooks
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
@@ -118,6 +119,9 @@ class _Session:
         for module, plan, results in self._compile(batch, self.plan()):
             try:
                 libraries = _succeeded(results)
+                units = (unit for library in plan.libraries for unit in library.units)
+                for text in describe_hooks(unit for unit in units if unit.kind == "triton"):
+                    self._progress.message(text)
                 built.append((self._package(module, plan, libraries), libraries))
                 if plan.obstacles:
                     self._show_obstacles(module, plan)

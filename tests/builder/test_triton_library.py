@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.facts.manifest import loads
-from tests.fixtures.projects import build
+from tests.fixtures.projects import KERNELS, build, write_project
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")
 
@@ -62,3 +62,35 @@ def test_all_kernels_are_built_as_they_are(tmp_path: Path, monkeypatch: pytest.M
     decorated = re.findall(r"@triton\.jit.*\ndef ([a-z]\w*)\(", written)
     helpers = {"identity", "merge", "relu"}
     assert names == {*decorated} - helpers
+
+
+HOOKED = """
+import triton
+import triton.language as tl
+
+def zero(names):
+    return lambda given: [given[name].zero_() for name in names]
+
+ONE = triton.Config({"BLOCK": 128}, pre_hook=zero(["out"]))
+CONFIGS = [ONE, triton.Config({"BLOCK": 256})]
+
+@triton.autotune(CONFIGS, key=["n"])
+@triton.jit
+def add(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out + at % 128, tl.load(x + at, mask=at < n, other=0.0))
+
+@triton.autotune([triton.Config({}, pre_hook=None)], key=["n"])
+@triton.jit
+def not_built(out, x, n, BLOCK: tl.constexpr):
+    pass
+"""
+
+
+def test_hooks_of_configurations_are_said_to_be_left_out(tmp_path: Path) -> None:
+    instantiation = "add(out: *fp32, x: *fp32, n: i32, BLOCK=128)"
+    table = f'{KERNELS}sources = ["device/add.py"]\ninstantiate = ["{instantiation}"]\n'
+    log: list[str] = []
+    build(write_project(tmp_path / "project", table, {"device/add.py": HOOKED}), log)
+    (said,) = [text for text in log if "pre_hook" in text]
+    assert "device/add.py: configurations of add have a pre_hook, which no launch runs" in said

@@ -16,7 +16,11 @@ from pathlib import Path
 from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_file import possible_files
-from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
+from cuda_ext.compiler.front_ends.python_functions import (
+    PythonFunction,
+    find_functions,
+    functions_with_hooks,
+)
 from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
@@ -94,6 +98,20 @@ def check_instantiations(
                 )
             checked[str(configured.without_hints())] = None
     return [*checked]
+
+
+def describe_hooks(units: Iterable[TranslationUnit]) -> Iterator[str]:
+    """Yield a message for each function in `units` whose configurations have hooks that no launch runs."""
+    built: dict[tuple[str, bytes], set[str]] = {}
+    for unit in units:
+        functions = built.setdefault((unit.name, unit.source), set())
+        functions.update(parse_instantiation(text).function for text in unit.instantiate)
+    for (file, source), functions in built.items():
+        for name in functions.intersection(functions_with_hooks(source)):
+            yield (
+                f"{file}: configurations of {name} have a pre_hook, which no launch runs; "
+                "do the same before a launch, such as filling a tensor with zeros"
+            )
 
 
 def one_for_each_instantiation(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from cuda_ext.text.python_names import nodes_of_scope
+from cuda_ext.text.python_names import bound_names, nodes_of_scope
 
 
 class PythonFunction(NamedTuple):
@@ -119,3 +119,27 @@ def name_of_decorator(decorator: ast.expr, imported: Mapping[str, str]) -> str:
         case ast.Name(name):
             return imported.get(name, name)
     return ""
+
+
+def functions_with_hooks(source: bytes) -> Iterator[str]:
+    """Yield the functions whose decorators give a ``pre_hook``, themselves or by names of the file."""
+    if b"pre_hook" not in source:
+        return
+    nodes = [*nodes_of_scope(ast.parse(source))]
+    definitions = {name: node for node in nodes if isinstance(node, ast.stmt) for name in bound_names(node)}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and _gives_hook(node.decorator_list, definitions):
+            yield node.name
+
+
+def _gives_hook(nodes: Sequence[ast.AST], definitions: Mapping[str, ast.AST]) -> bool:
+    waiting, seen = [*nodes], set[str]()
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            match node:
+                case ast.keyword("pre_hook", value) if not isinstance(value, ast.Constant):
+                    return True
+                case ast.Name(name) if name in definitions and name not in seen:
+                    seen.add(name)
+                    waiting.append(definitions[name])
+    return False
