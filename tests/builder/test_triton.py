@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -392,7 +393,8 @@ from .. import VERSION
 from lib.shared import order
 order.append("{name}")
 tl.{name} = tl.constexpr(len(order))
-tl.seen = tl.constexpr(sum(hasattr(tl, name) for name in "ab"))
+setattr(tl.tensor, "{name}", 1)
+tl.seen = tl.constexpr(sum(hasattr(owner, name) for name in "ab" for owner in (tl, tl.tensor)))
 ORDER = tl.constexpr(VERSION + 10 * len(order) + tl.seen)
 
 @triton.jit
@@ -544,6 +546,7 @@ def test_kernels_of_torch_compile_need_the_text_of_pytorch(
     for name, content in TORCH.items():
         write_project(tmp_path / "site/torch", "", {name: content})
     monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert build(root)["p.kernels"].kernels == tuple(f"{name}<fp32, XBLOCK=64>" for name in files)
     assert load(root).source_files() == [Path("device/output_code.py")]
 

@@ -17,10 +17,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NoReturn, cast
 
@@ -204,16 +206,22 @@ class _Finder(MetaPathFinder, InspectLoader):
 
 
 def _remember_attributes() -> Callable[[], None]:
-    """Return a function that restores the attributes of the modules of front-ends."""
+    """Return a function that restores the attributes of the modules and classes of front-ends."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in _FRONT_ENDS]
-    earlier = [(vars(module), {**vars(module)}) for module in modules]
+    classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
+    own = [each for each in classes if each.__module__.partition(".")[0] in _FRONT_ENDS]
+    earlier = [(owner, {**vars(owner)}) for owner in (*modules, *own)]
 
     def restore() -> None:
-        for now, attributes in earlier:
+        for owner, attributes in earlier:
+            now = {**vars(owner)}
             for name in now.keys() - attributes.keys():
                 if not isinstance(now[name], ModuleType):  # imported since then
-                    del now[name]
-            now.update(attributes)
+                    with suppress(AttributeError, TypeError):  # Python's own, such as annotations
+                        delattr(owner, name)
+            for name, value in attributes.items():
+                if now.get(name, restore) is not value:
+                    setattr(owner, name, value)
 
     return restore
 
@@ -222,11 +230,14 @@ class _Missing:
     """Stands for a name whose import failed. Any use raises :class:`MissingImportError`."""
 
     def __init__(self, path: str, line: int, module: str) -> None:
-        error = cast("ImportError", sys.exc_info()[1])
-        vars(self)["error"] = MissingImportError(f"{path}:{line}", module, error)
+        vars(self)["import"] = f"{path}:{line}", module, cast("ImportError", sys.exc_info()[1])
 
     def _fail(self, *_: object, **__: object) -> NoReturn:
-        raise vars(self)["error"]
+        error = MissingImportError(*vars(self)["import"])
+        user = sys._getframe(1)
+        if not Path(user.f_code.co_filename).is_absolute():  # it is a file of the project
+            error.problem += f"; {user.f_code.co_filename}:{user.f_lineno} needs it"
+        raise error
 
     __getattr__ = __setattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __mro_entries__ = _fail
 

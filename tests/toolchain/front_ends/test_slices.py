@@ -111,7 +111,7 @@ WHOLE = {
     ),
     "tl.load(x) + CAPABILITY": (
         "CAPABILITY = tl.constexpr(absent.cuda.get_device_capability() and 9)",
-        f"lib/k.py:1: {ABSENT_PACKAGE}install absent for the build, or define what kernels read",
+        f"lib/k.py:1: {ABSENT_PACKAGE}lib/k.py:3 needs it; install absent for the build, or define",
     ),
     "tl.load(x) + m.settings.OTHER": (
         "from .state import settings as s, change\nfrom . import state as m\nchange()",
