@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_memory import array_layout
@@ -44,13 +44,27 @@ def read_tensor_map(value: object) -> bytes | None:
     return None
 
 
-def encode_tensor_map(driver: Driver, format_: TensorMap, array: object, address: int, where: str) -> bytes:
-    """Make the tensor map of `array`, an argument whose elements begin at `address`.
+def array_of(value: Any) -> Any:
+    """Return the array that a ``TensorDescriptor`` of Triton describes; other values as they are."""
+    if type(value).__name__ != "TensorDescriptor" or not hasattr(value, "block_shape"):
+        return value
+    base, shape, strides = value.base, [*value.shape], [*value.strides]
+    is_whole = [*base.shape] == shape and [*base.stride()] == strides
+    return base if is_whole else base.as_strided(shape, strides)
+
+
+def encode_tensor_map(driver: Driver, format_: TensorMap, value: Any, address: int, where: str) -> bytes:
+    """Make the tensor map of `value`, an array or a descriptor of one, whose elements begin at `address`.
 
     Raises :class:`ArgumentError` with `where` for an array that no tensor map can describe.
     """
+    array = array_of(value)
     layout = array_layout(array)
     rank = len(format_.box)
+    # Triton copies a block in several boxes if the swizzle requires it.
+    blocks = format_.box if array is value else tuple(value.block_shape)
+    if len(blocks) != rank or any(block % extent for block, extent in zip(blocks, format_.box, strict=True)):
+        raise ArgumentError(f"was compiled for boxes of {format_.box}, found blocks of {blocks}", where=where)
     if layout is None or len(layout.shape) != rank:
         found = "an address" if layout is None else f"the shape {layout.shape}"
         raise ArgumentError(f"expected an array with {rank} axes, found {found}", where=where)

@@ -24,7 +24,7 @@ from cuda_ext.formats.quantities import format_count
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex, may_hold_address
 from cuda_ext.runtime.arrays.host_arrays import is_host_array
-from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
+from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, array_of, read_tensor_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _struct(parameter: Parameter) -> _Conversion:
 
     def convert(value: object) -> bytes | DeviceMemory:
         content = special(value)
-        if content is None and parameter.element and (memory := device_memory(value)):
+        if content is None and parameter.element and (memory := device_memory(array_of(value))):
             check_dtype(memory.dtype, parameter.element)
             return memory
         if content is None:

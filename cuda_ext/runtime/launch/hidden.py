@@ -10,6 +10,7 @@ from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.launches import HiddenParameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_layout
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
+from cuda_ext.runtime.arrays.tensor_map import array_of
 
 
 def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int]:
@@ -24,7 +25,7 @@ def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int
         if extent := hidden.extent:
             name, what, axis = extent
             if name not in layouts:
-                layouts[name] = _layout(name, by_name[name])
+                layouts[name] = _layout(name, array_of(by_name[name]))
             extents[hidden.source] = _extent(name, layouts[name], what, axis)
     return extents
 

@@ -105,6 +105,14 @@ def several(with_driver: Callable[..., Run], tmp_path: Path) -> None:
     write_package(tmp_path, module, {image.file: text.encode()})
 
 
+class TensorDescriptor:
+    """A descriptor like that of Triton, of a whole tensor."""
+
+    def __init__(self, base: Tensor, block_shape: list[int]) -> None:
+        self.base, self.shape, self.strides = base, [*base.shape], [*base.stride()]
+        self.block_shape = block_shape
+
+
 class On:
     """What tests use on the GPU `device`: arrays of several libraries, and streams."""
 
@@ -184,6 +192,7 @@ CAREFUL = (
     "k.clustered(at.tensor, grid=2)",
     "k.tiled(at.tensor, grid=2)",
     "k.tiled(at.tensor, grid=2, stream=at.handle)",
+    "k.tiled(TensorDescriptor(at.tensor, [8, 8]), grid=2)",
     "copied(at, stream=at.handle)",
     "copied(at, stream=at.default)",
     "copied(at, like=at.tensor)",
@@ -343,6 +352,16 @@ def test_what_is_on_two_gpus_is_refused(in_c: bool) -> None:
                 refused = failure(way)
         print(refused)
     assert placed() == [0, 0, 1, 1]
+
+
+@pytest.mark.under_driver(devices=1)
+def test_a_descriptor_of_triton_has_the_blocks_of_the_tensor_map() -> None:
+    x = On(0).tensor
+    kernels.tiled(TensorDescriptor(x, [16, 8]), grid=2)  # in two boxes
+    assert "was compiled for boxes of (8, 8), found blocks of (4, 8)" in failure(
+        kernels.tiled, TensorDescriptor(x, [4, 8]), grid=2
+    )
+    assert len(launches()) == 1
 
 
 @pytest.mark.under_driver(devices=8, loading=5)
