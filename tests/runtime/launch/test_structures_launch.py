@@ -146,6 +146,22 @@ def test_a_launch_passes_the_bytes_of_the_members(in_c: bool) -> None:
     assert (p.w, p.items[1].a, p.text) == (((1.0, 2.0), (3.0, 4.0)), 7, (97, 98, 99, 0))
 
 
+@in_c_and_in_python
+def test_a_structure_without_pointers_lies_behind_them(in_c: bool) -> None:
+    size = Structure(
+        "Size", 8, 4, (member("int rows", "integer", 4, 0), member("int columns", "integer", 4, 4))
+    )
+    for fields in ((), (member("float* x", "pointer", 8, 0),)):
+        outer = Structure("Outer", 16, 8, (*fields, member("Size size", "struct", 8, 8)))
+        inner = make_class(size, "m", lambda _: None)
+        made = make_class(outer, "m", lambda name: inner if name == "Size" else None)  # noqa: B023
+        p = made(size={"rows": 3})
+        p.size.columns = 4
+        assert p.__content__()[0][8:] == struct.pack("<ii", 3, 4)
+        p.size = inner(rows=5)
+        assert (p.size.rows, p.size.columns) == (5, 0)
+
+
 VECTORS = {
     "char1": "i1", "uchar2": "u1", "short3": "i2", "ushort4": "u2", "int2": "i4", "uint3": "u4",
     "long1": "i8", "ulong4_16a": "u8", "longlong2": "i8", "ulonglong4_32a": "u8", "float1": "f4",

@@ -338,8 +338,10 @@ static PyObject* new_field(PyTypeObject* type, PyObject* arguments, PyObject* ke
 static int is_within(const Field* field, PyObject* object) {
   if (!PyObject_TypeCheck(object, field->state->structure_type)) return 0;
   const Structure* structure = (Structure*)object;
+  /* A member without pointers may lie behind the last one. */
+  const int least = field->parameter.structure ? 0 : 1;
   return field->parameter.offset + field->parameter.size <= structure->size &&
-         field->reference < structure->reference_count;
+         field->reference + least <= structure->reference_count;
 }
 
 /* Copy `source` to the member of `target` that `field` is. */
