@@ -7,7 +7,7 @@ the end of a command is a defect of this package, and :func:`describe_error` rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -167,10 +167,11 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
     """An argument of a launch does not fit the kernel's signature; nothing reached the GPU.
 
     ``signature`` is the kernel's signature, if it is known. ``is_missing`` is true if another kernel, which
-    was not built, may take the argument.
+    was not built, may take the argument; ``needed`` are constants that it would have.
     """
 
     is_missing = False
+    needed: Mapping[str, int] = {}
 
     def __init__(self, problem: str, *, where: str = "", remedy: str = "", signature: str = "") -> None:
         super().__init__(problem, where=where, remedy=remedy)

@@ -107,7 +107,7 @@ class DemandingOverloads(Overloads):
         from cuda_ext.runtime.missing_kernel import advise_line
 
         demand = self.__demand__
-        call = demand and demand.infer(arguments, {**self.__chosen__, **keywords})
+        call = demand and demand.infer(arguments, {**self.__chosen__, **error.needed, **keywords})
         if not call and (alike := getattr(error, "alike", ())):
             advice = advise_line(self.__library__, alike[0])
             raise ArgumentError(error.problem, remedy=f"{error.remedy}; {advice}")
@@ -117,8 +117,9 @@ class DemandingOverloads(Overloads):
         kernel: Kernel = demand.kernel(call, error)
         kernel._on_refusal = partial(self.__compile_call__, refused_by=call.family)
         result = kernel(*arguments, **keywords)
-        self.__learn__(call.values)
-        self.__remember__(kernel, *arguments, **keywords)
+        if error.needed.keys() <= keywords.keys():  # otherwise, values of arguments choose
+            self.__learn__(call.values)
+            self.__remember__(kernel, *arguments, **keywords)
         return result
 
     def __learn__(self, values: Mapping[str, object]) -> None:

@@ -25,7 +25,7 @@ from cuda_ext.facts.image_choice import (
     tile_ir_refused,
 )
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, Unit, loads
+from cuda_ext.facts.manifest import FILE_NAME, Image, Manifest, loads
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
@@ -200,15 +200,24 @@ class Library:
             try:
                 code = image_for(self.manifest, unit, device.capability, device.driver.version)
             except DriverError as error:
-                code = self._compile_unit(unit, device, error)
+                code = self._compile_unit(entity, device, error)
         return code, self._lowered_name(entity, code, device)
 
-    def _compile_unit(self, unit: Unit, device: Device, error: DriverError) -> Entry:
-        """Compile `unit` for `device`. Raises `error`, with the reason, if that is not possible."""
+    def _compile_unit(self, entity: Kernel | Symbol, device: Device, error: DriverError) -> Entry:
+        """Compile the unit of `entity` for `device`, or raise `error` with the reason why not."""
+        unit = self.manifest.units[entity.unit]
         obstacle = self.on_demand.obstacle(unit, device.driver.version)
         if not obstacle:
             try:
-                return self.on_demand.compile(self.on_demand.request_unit(unit, device.capability))
+                entry = self.on_demand.compile(self.on_demand.request_unit(unit, device.capability))
+                # Versions of a front-end differ in the parameters that they add.
+                if (
+                    not isinstance(entity, Kernel)
+                    or not entry.launches
+                    or entry.kernels[0].sizes == entity.sizes
+                ):
+                    return entry
+                obstacle = f"{unit.compiler} built it; the installed version passes other parameters"
             except ToolchainError as reason:
                 obstacle = str(reason)
         raise _explain_jit(error, obstacle) from None

@@ -115,6 +115,8 @@ class KernelTemplate(DemandingOverloads, Namespace):
     @cached_property
     def __is_fixed__(self) -> bool:
         """True if images fix the launches. All kernels of a front-end's function are alike in this."""
+        if not self.__names__:
+            return self.__demand__ is not None
         return any(kernel_of(self.__library__, name)._is_fixed for name in self.__names__[:1])
 
     @cached_property
@@ -144,8 +146,9 @@ class KernelTemplate(DemandingOverloads, Namespace):
         if not isinstance(arguments, str) and self.__is_fixed__:
             from cuda_ext.runtime.grid_brackets import is_grid, is_launch, takes_numbers
 
-            if is_grid(arguments) and is_launch(arguments, self.__names__):
-                self.__takes_grid__ = not takes_numbers(self.__names__)  # C takes the next one
+            names = self.__names__ or (self.__qualified__,)  # of a Python function that was not built
+            if is_grid(arguments) and is_launch(arguments, names):
+                self.__takes_grid__ = not takes_numbers(names)  # C takes the next one
                 return GridLaunch(self, arguments)
         try:
             kernel = Namespace(self.__library__, "")[_expression(self, arguments)]

@@ -7,7 +7,7 @@ arguments with numbers.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 from operator import and_
@@ -174,11 +174,19 @@ class _VariantsLauncher(Launcher):
             if is_taken:
                 return candidate.launcher
             reasons += why
-        raise ArgumentError(
+        largest = candidates[-1].launcher.kernel
+        needed = dict(_needed_values(largest, numbers))
+        advice = (
+            f"the largest is {name}={largest.constants[name]}; add {value} to {name} in `instantiate`"
+            for name, value in needed.items()
+        )
+        error = ArgumentError(
             f"was compiled only on conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
             where=self.variants.name,
-            remedy=_advise_value(candidates[-1].launcher.kernel, numbers) or f"it is {self.variants}",
+            remedy=next(advice, f"it is {self.variants}"),
         )
+        error.is_missing, error.needed = bool(needed), needed
+        raise error
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
         return self._candidates.index(chosen), self._choice_on(device)
@@ -247,16 +255,14 @@ class _VariantsLauncher(Launcher):
         return self._by_capability[device.capability]
 
 
-def _advise_value(largest: kernels.Kernel, numbers: Mapping[str, int]) -> str:
-    """Say which value of a derived constant would suffice, where the `largest` does not; or nothing."""
+def _needed_values(largest: kernels.Kernel, numbers: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield the values of derived constants that would suffice, where those of the `largest` do not."""
     for name, terms in largest.derived.items():
         factor, wrong = 1, [t for t in terms if t.number > 0 and not holds(t, numbers[t.name])]
         while any(numbers[term.name] > term.number * factor for term in wrong):
             factor *= 2
         if factor > 1:
-            text = largest.constants[name]
-            return f"the largest is {name}={text}; add {int(text) * factor} to {name} in `instantiate`"
-    return ""
+            yield name, int(largest.constants[name]) * factor
 
 
 # What C takes of an argument: its value, or a member with so many bytes.

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
+from cuda_ext.facts.sources import Source
+from cuda_ext.runtime.inferred_calls import infer_call
+from cuda_ext.runtime.jit.python_sources import PythonSource
+from tests.fixtures.device_arrays import Tensor
 from tests.fixtures.loader import Run, run_script
 from tests.fixtures.projects import build, write_importable, write_project
 
@@ -24,6 +32,11 @@ from .common import twice
 def scale(out, x, n, factor, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, twice(tl.load(x + at, mask=at < n)) * factor, mask=at < n)
+
+@triton.jit
+def ranged(out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, at, mask=at < n)
 
 @triton.jit
 def never(out, x, n, BLOCK: tl.constexpr = 64):
@@ -45,7 +58,10 @@ architectures = ["sm_{architecture}"]
 emit = "cubin"
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["device/scale.py"]
-instantiate = ["scale(out: *fp32:16, x: *kfp32:16, n: i32, factor: fp32, BLOCK=128, num_warps=1)"]
+instantiate = [
+  "scale(out: *fp32:16, x: *kfp32:16, n: i32, factor: fp32, BLOCK=128, num_warps=1)",
+  {{ kernel = "ranged(out: *fp32, n: i32, BLOCK={{next_power_of_2(n)}})", BLOCK = [64, 128] }},
+]
 """
 FILES = {"device/scale.py": SCALE, "device/common.py": COMMON, "p/__init__.py": ""}
 # Print the log of compilations.
@@ -109,7 +125,9 @@ CALLS = {
     f"{REST.format(256, 1)}) if out % 16 != 0 and n != 1",
     "scale(*f8, 60, 2.0, 128, grid=3)": f"scale({F8}n: i32, {REST.format(128, 1)}) {N}",
     "scale[3](*f4, 60, 2.0, num_warps=2)": f"scale({F4}n: i32, {REST.format(128, 2)}) {N}",
-    "never(f4[0], None, 3, grid=1)": f"never(out: *fp32:16, n: i32, x=None) {N}",
+    "ranged(f4[0], 60, grid=1)": "",
+    "ranged(f4[0], 300, BLOCK=512, grid=1)": f"ranged(out: *fp32:16, n: i32, BLOCK=512) {N}",
+    "never[1](f4[0], None, 3)": f"never(out: *fp32:16, n: i32, x=None) {N}",
 }
 
 
@@ -123,7 +141,8 @@ def test_each_call_compiles_what_it_needs_once(on_gpu: Callable[..., Run]) -> No
     print("triton" in sys.modules)
     """
     first, second = on_gpu(script), on_gpu(script)
-    assert compilations(first) == [text for text in CALLS.values() if text]
+    wanted = [text for text in CALLS.values() if text]
+    assert compilations(first) == wanted
     assert compilations(second) == []
     assert first.output[-1] == second.output[-1] == "False"
     assert first.launches == second.launches
@@ -132,6 +151,7 @@ def test_each_call_compiles_what_it_needs_once(on_gpu: Callable[..., Run]) -> No
     assert [" ".join(call.split()[1:4]) for call in first.launches[:count]] == [
         *["scale grid=3,1,1 block=32,1,1"] * 7,
         "scale grid=3,1,1 block=64,1,1",
+        *["ranged grid=1,1,1 block=128,1,1"] * 2,
         "never grid=1,1,1 block=128,1,1",
     ]
 
@@ -198,3 +218,42 @@ def test_without_triton_the_error_says_what_was_built(project: Path, fake_driver
         f"ArgumentError: no kernel was built for BLOCK=256; nearest: scale<fp32, BLOCK=128>; {missing}"
         f'"scale({four}n: i32, {REST.format(256, 1)})" to `instantiate` and build again',
     ]
+
+
+SPECIAL = """
+import triton
+import triton.language as tl
+
+@triton.jit(do_not_specialize=["plain", 1], do_not_specialize_on_alignment=["unaligned"])
+def special(x, plain_too, a, b, plain, unaligned, y: tl.const, wide: tl.int64, f, c: tl.constexpr = 3):
+    pass
+"""
+# Values of a, which others have in part, and of b.
+NUMBERS = [0, 1, 2, 16, -1, -16, 1 << 31, -(1 << 31), 1 << 40, 1 << 63, True, False, 1.0, None]
+
+
+def test_calls_are_specialised_as_by_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The types, hints and constants of a call are those that Triton's JIT finds."""
+    from triton.backends.compiler import BaseBackend
+    from triton.runtime.jit import create_function_from_signature
+
+    (tmp_path / "special_kernels.py").write_text(SPECIAL)
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("special_kernels").special
+    bind = create_function_from_signature(function.signature, function.params, BaseBackend)
+    source = PythonSource("special.py", SPECIAL.encode(), {0: Source("special.py")})
+    for number, other in itertools.product(NUMBERS, [1, 16]):
+        arrays = [Tensor(np.zeros(4, dtype), address=a) for dtype, a in (("float16", 4096), ("int8", 4100))]
+        integer = number if type(number) is int else 1
+        call = arrays[0], integer, number, other, integer, integer, arrays[1], min(integer, 1 << 40), 2.5
+        _, expected, _ = bind(*call)
+        inferred = infer_call(source, "special", call, {})
+        assert inferred
+        each = parse_instantiation(inferred.text)
+        found = {p.name: (p.type, "D" if p.divisor == 16 else "") for p in each.parameters}
+        found |= {name: ("constexpr", text) for name, text in each.constants.items()}
+        names = {"u1": "i1"}
+        assert {
+            name: (names.get(type_, type_), str(key) if type_ == "constexpr" else "D" * (key == "D"))
+            for name, (type_, key) in zip(function.arg_names[:9], expected, strict=False)
+        } == found
