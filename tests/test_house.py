@@ -28,7 +28,8 @@ MODULES = {name_of(path): path for path in PATHS}
 
 # Which rooms each room may import, besides itself and what these may import.
 ARROWS = {
-    "cli": {"builder", "runtime"},
+    "cli": {"recording"},
+    "recording": {"builder", "runtime"},
     "integrations": {"builder"},
     "builder": {"toolchain", "cache"},
     "runtime": {"toolchain", "cache"},

@@ -1,0 +1,125 @@
+"""The format of records: a line of JSON for each different launch, in a file for each process.
+
+A process appends a launch when it sees it for the first time, and at its end those that it saw more often,
+with their numbers: of equal launches in a file, the last one counts. A killed process loses these numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from cuda_ext.errors import CudaExtError
+from cuda_ext.facts.codec import parse_json, plain, reader
+from cuda_ext.filesystem.regular_file import read_file
+
+DIRECTORY = ".cuda_ext/record"  # within a project
+# Of launches that differ only in shapes, strides, numbers and grids, a process keeps the first.
+MOST_LAUNCHES = 200
+
+LaunchKind: TypeAlias = Literal["cuda", "triton", "cutile", "cupy"]
+
+
+class Argument(NamedTuple):
+    """An argument of a launch.
+
+    ``type`` is that of the parameter: in C++ (``const float*``), in Triton's spelling (``*fp16``, ``i32``,
+    ``tensordesc<fp16[64, 32]>``), or in cuTile's, that of the elements (``f16``). CuPy does not know it.
+
+    An array has a ``shape``, ``strides`` in elements, and the ``dtype`` of its elements by PyTorch's name
+    (``float16``). ``value`` is a number as Python spells it. ``divisible`` says that 16 divides the number,
+    the address, and for cuTile the strides in bytes. If the parameter is a tuple, which may contain others,
+    ``path`` has the position in each. A member of a structure is an argument ``params.x``.
+    """
+
+    name: str
+    type: str
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    value: str = ""
+    divisible: bool = False
+    path: tuple[int, ...] = ()
+
+    @property
+    def axes(self) -> tuple[tuple[bool, bool], ...]:
+        """For each axis of an array, whether 16 divides its length, and whether its stride is 1."""
+        axes = zip(self.shape or (), self.strides or (), strict=False)
+        return tuple((length % 16 == 0, stride == 1) for length, stride in axes)
+
+
+class Launch(NamedTuple):
+    """A launch; ``times`` is how often it was seen.
+
+    ``module`` is the module of kernels, or the one that defines the function of Triton or cuTile, by its
+    import name. ``source`` is a path relative to the project; empty for kernels of CuPy, and absolute outside
+    of the project. ``kernel`` is a name expression of C++, or the name of a function in Python.
+
+    ``constants`` are the values of a Python function's other parameters, in the spelling of ``instantiate``:
+    ``{"BLOCK": "1024", "bias": "None"}``. ``options`` are those of the front-end that are not the default,
+    such as ``num_warps``. ``block`` is empty, and ``shared`` 0, where the front-end decides them.
+    """
+
+    kind: LaunchKind
+    module: str
+    source: str
+    kernel: str
+    arguments: tuple[Argument, ...] = ()
+    constants: Mapping[str, str] = {}
+    options: Mapping[str, str] = {}
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    shared: int = 0
+    times: int = 1
+
+    @property
+    def instantiation(self) -> object:
+        """All but shapes, strides, numbers and grids: a value that is equal for launches alike."""
+        types = tuple((a.name, a.path, a.type, a.dtype, a.divisible, a.value == "1") for a in self.arguments)
+        layouts: tuple[object, ...] = ()
+        if self.kind == "cutile":
+            layouts = tuple(axis for argument in self.arguments for axis in argument.axes)
+        values = *self.constants.items(), None, *self.options.items()
+        return self.kind, self.module, self.source, self.kernel, types, layouts, values
+
+
+class RecordError(CudaExtError):
+    """Records are damaged, or there are none."""
+
+
+def write_line(launch: Launch) -> bytes:
+    """Write a launch as a line. Equal launches have equal lines."""
+    return json.dumps(plain(launch, [])).encode() + b"\n"
+
+
+def read_records(directory: Path) -> list[Launch]:
+    """Read the launches of all processes, each once with its number, in the order of their names.
+
+    The last line of a file is left out if it is not complete: its process was killed. Raises
+    :class:`RecordError` for any other damage, and if there are no records.
+    """
+    counts: Counter[bytes] = Counter()
+    launches: dict[bytes, Launch] = {}
+    files = sorted(directory.glob("*.jsonl"))
+    if not files:
+        remedy = "run a program that launches kernels: cuda-ext record -- python -m pytest"
+        raise RecordError("there are no records", where=directory, remedy=remedy)
+    for file in files:
+        last: dict[bytes, int] = {}
+        for number, line in enumerate(read_file(str(file)).split(b"\n")[:-1], 1):
+            try:
+                launch: Launch = reader(Launch)(parse_json(line.decode()), iter(()))
+            except (ValueError, RecursionError) as error:
+                remedy = "remove this file, and record again"
+                problem = f"is not the record of a launch: {error}"
+                raise RecordError(problem, where=f"{file}:{number}", remedy=remedy) from None
+            once = launch._replace(times=1)
+            key = write_line(once)
+            launches[key] = once
+            last[key] = launch.times
+        counts.update(last)
+    order = sorted(launches, key=lambda key: (launches[key].source, launches[key].kernel, key))
+    return [launches[key]._replace(times=counts[key]) for key in order]
