@@ -65,6 +65,17 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": True,
+    "source_repository": "https://github.com/cuda-ext/cuda_ext/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "footer_icons": [
+        {
+            "name": "GitHub",
+            "url": "https://github.com/cuda-ext/cuda_ext",
+            "html": "cuda-ext/cuda_ext on GitHub",
+            "class": "",
+        }
+    ],
     "light_css_variables": {"color-brand-primary": "#3f7d00", "color-brand-content": "#356a00"},
     "dark_css_variables": {"color-brand-primary": "#8fd14f", "color-brand-content": "#8fd14f"},
 }

@@ -108,7 +108,15 @@ class Project:
         raise ConfigError(
             f"there is no package {package!r} to put it into; looked for the directories {searched}",
             where=where,
+            remedy=self.advise_package(name),
         )
+
+    def advise_package(self, name: str) -> str:
+        """Say how to create the package that contains the generated package `name`."""
+        tops = map(Path.is_dir, self.package_places(name.partition(".")[0]))
+        places = sorted(zip(tops, self.package_places(name), strict=True), key=lambda place: not place[0])
+        file = places[0][1].parent / "__init__.py"
+        return f"create {os.path.relpath(file, self.root)}, which may be empty"
 
     def source_directories(self) -> Iterator[Path]:
         """Yield the directories of generated packages in the source tree whose parent packages exist."""

@@ -127,8 +127,7 @@ def build(
             rule = render_depfile(targets, [cuda_ext.__file__, *sorted(inputs | outside)])
             replace_file(depfile, os.fsencode(rule))
     for flaw in () if output else check_backend(project.root):
-        if flaw.level == "problem":
-            click.echo(f"warning: {flaw.subject}: {flaw.text}; {flaw.remedy}", err=True)
+        click.echo(f"warning: {flaw.subject}: {flaw.text}; {flaw.remedy}", err=True)
     summaries = [_summarize(package, places[package.name]) for package in packages]
     if as_json:
         echo_json({"modules": summaries, "seconds": round(time.perf_counter() - began, 3)})
@@ -156,8 +155,8 @@ def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
                 output / Path(*module.name.split(".")) if output else project.source_directory(module.name)
             )
         except ConfigError as error:
-            remedy = "make one of them, or choose a directory with --output"
-            raise ConfigError(error.problem, where=error.where, remedy=remedy) from None
+            error.remedy += ", or choose a directory with --output"
+            raise
         check_place(module, place)
         places[module.name] = place
     return places

@@ -307,10 +307,7 @@ def test_errors_of_a_read_only_output_name_the_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["build", "report"])
 def test_an_invalid_architecture_names_the_option(command: str, project: Path) -> None:
     status, _, message = run(command, project, "--arch", "sm-90")
-    assert (status, message.partition("\n")[2]) == (
-        1,
-        "--arch: unknown architecture 'sm-90'; did you mean 'sm_90'?\n",
-    )
+    assert (status, message) == (1, "--arch: unknown architecture 'sm-90'; did you mean 'sm_90'?\n")
 
 
 @pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--nope",), ("--arch",)])

@@ -531,6 +531,7 @@ NOT_BUILT = "does not build the kernels: wheels lack them"
         ("hatchling.build", '"cuda-ext"', "", {"hatch.toml": "[build.hooks]\ncuda-ext = {}\n"}, []),
         ("hatchling.build", '"cuda-ext"', "", {}, [f"problem: hatchling {NOT_BUILT}"]),
         ("flit_core.buildapi", '"flit_core", "cuda-ext"', "", {}, ["warning: flit_core builds no kernels"]),
+        ("poetry.core.masonry.api", '"cuda-ext"', "", {}, ["warning: poetry builds no kernels"]),
         ("mesonpy", '"cuda-ext"', "", {}, [f"problem: mesonpy {NOT_BUILT}"]),
         ("mesonpy", '"cuda-ext"', "", {"meson.build": "command: [python, '-m', 'cuda_ext', 'build']"}, []),
         (
@@ -546,7 +547,9 @@ NOT_BUILT = "does not build the kernels: wheels lack them"
 def test_the_build_backend_is_examined(
     tmp_path: Path, backend: str, requires: str, more: str, files: dict[str, str], expected: list[str]
 ) -> None:
-    head = f'[build-system]\nbuild-backend = "{backend}"\nrequires = [{requires}]\n[project]\nname = "p"\n'
+    head = f'[build-system]\nbuild-backend = "{backend}"\nrequires = [{requires}]\n'
+    if not backend.startswith("poetry"):
+        head += '[project]\nname = "p"\n'
     flaws = list(check_backend(write_project(tmp_path, f"{head}{more}[tool.cuda_ext]\n", files)))
     shown = [f"{flaw.level}: {flaw.text}" for flaw in flaws]
     assert len(shown) == len(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cuda_ext.cli.init import normalize_name, write_files
 from cuda_ext.cli.terminal import Failure
@@ -16,6 +18,7 @@ from tests.fixtures import command_line
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 from tests.integrations.test_cmake_examples import QUICKLY
 
+unix = pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of Unix")
 pytestmark = pytest.mark.xdist_group("environments")
 
 NAMES = ("setuptools", "scikit-build-core", "hatchling", "meson-python")
@@ -43,6 +46,9 @@ FILES = (
 )
 
 
+RELEASE = ".github/workflows/release.yml"
+
+
 def init(directory: Path | str, *options: str) -> Path:
     """A new project in `directory`."""
     status, _, errors = command_line.run("init", directory, *options)
@@ -67,6 +73,55 @@ def test_output_lists_files_and_next_steps(tmp_path: Path) -> None:
         "",
     )
     assert found_in(project) == sorted(FILES)
+
+
+@unix
+def test_a_terminal_is_asked_for_what_no_option_says(tmp_path: Path) -> None:
+    printed = in_terminal(["init", "asked", "--name=my-project", "--backend=hatchling"], "y\n", tmp_path)
+    assert "Build backend" not in printed
+    assert "Publish a release for each tag, with a workflow on GitHub? [y/N]: " in printed
+    assert found_in(tmp_path / "asked") == sorted([*FILES, RELEASE])
+    printed = in_terminal(["init", "default", "--name=my-project"], "\n\n", tmp_path)
+    assert "Build backend (setuptools, scikit-build-core, hatchling, meson-python) [setuptools]: " in printed
+    assert found_in(tmp_path / "default") == sorted(FILES)
+
+
+def in_terminal(arguments: list[str], typed: str, directory: Path) -> str:
+    """Return what ``cuda-ext`` prints in a terminal in which `typed` is typed."""
+    import pty
+
+    printed: list[bytes] = []
+
+    def read(terminal: int) -> bytes:
+        printed.append(os.read(terminal, 65536))
+        return printed[-1]
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(directory)
+        os.execv(sys.executable, [sys.executable, "-m", "cuda_ext", *arguments])
+    os.write(terminal, typed.encode())
+    with contextlib.suppress(OSError):  # the command has ended
+        while read(terminal):
+            pass
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] == 0, b"".join(printed)
+    return b"".join(printed).decode()
+
+
+def test_the_release_workflow_publishes_what_it_tested(tmp_path: Path) -> None:
+    for backend in NAMES:
+        project = init(tmp_path / backend, "--backend", backend, "--publish", "--name", "my-project")
+        jobs = yaml.safe_load((project / RELEASE).read_text(encoding="utf-8"))["jobs"]
+        assert jobs["publish"]["needs"] == "build"
+        assert jobs["publish"]["permissions"] == {"id-token": "write"}
+        assert jobs["build"]["steps"][-1]["with"]["name"] == jobs["publish"]["steps"][0]["with"]["name"]
+        (check,) = (step["run"] for step in jobs["build"]["steps"] if "version" in step.get("name", ""))
+        wheel = project / "dist/my_project-0.1.0-py3-none-any.whl"
+        wheel.parent.mkdir()
+        wheel.touch()
+        run("bash", "-c", check, cwd=project, GITHUB_REF_NAME="v0.1.0")
+        run("bash", "-c", check, cwd=project, GITHUB_REF_NAME="v0.2.0", status=2)
 
 
 @pytest.mark.network
@@ -156,11 +211,34 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert command_line.run("init", tmp_path, "--name", "my_project") == (
         1,
         "",
-        f"{tmp_path}: nothing was written, because these files exist; move them, or name another directory:\n"
+        f"{tmp_path}: nothing was written, because these files exist; move them, name another directory, or "
+        "replace them with --force:\n"
         f"  {tmp_path / 'README.md'}\n"
         f"  {tmp_path / 'src/my_project/__init__.py'}\n",
     )
     assert found_in(tmp_path) == before
+
+
+def test_files_are_replaced_by_force(tmp_path: Path) -> None:
+    init(tmp_path, "--name", "my-project")
+    (tmp_path / "README.md").write_text("old")
+    (tmp_path / "LICENSE").write_text("precious")
+    init(tmp_path, "--name", "my-project", "--force", "--publish")
+    assert (tmp_path / "README.md").read_text().startswith("# my-project\n")
+    assert found_in(tmp_path) == sorted([*FILES, RELEASE, "LICENSE"])
+
+
+def test_a_replacement_that_fails_leaves_all_files(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("precious")
+    (tmp_path / "device").write_text("in the way")
+    with pytest.raises(Failure, match=r"device.*; nothing was written"):
+        write_files(tmp_path, {"README.md": "new", "src/a.py": "", "device/axpy.cu": ""}, force=True)
+    assert (tmp_path / "README.md").read_text() == "precious"
+    assert found_in(tmp_path) == ["README.md", "device"]
+    (tmp_path / "a").mkdir()
+    with pytest.raises(Failure, match="a: is not a regular file; move it; nothing was written"):
+        write_files(tmp_path, {"README.md": "new", "a": ""}, force=True)
+    assert (tmp_path / "README.md").read_text() == "precious"
 
 
 def test_a_file_in_place_of_the_directory_is_an_error(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ def check_places(
     tops = sorted({name.partition(".")[0] for name in packages})
     for module in project.modules:
         if module.name.partition(".")[0] not in tops:
-            remedy = f"it has {', '.join(tops)}; begin the name with one" if tops else f"{tool} found none"
+            remedy = f"it has {', '.join(tops)}; begin the name with one"
+            if not tops:
+                remedy = f"{tool} found none; {project.advise_package(module.name)}"
             raise ConfigError("is not in a package of this project", where=module.where, remedy=remedy)
         check_place(module, directory_of(module.name))
 

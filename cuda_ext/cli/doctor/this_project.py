@@ -14,6 +14,7 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.requirement import find_flaw
 from cuda_ext.builder.session import plan
 from cuda_ext.cli.doctor.findings import Finding
+from cuda_ext.errors import ConfigError
 from cuda_ext.formats.quantities import format_count
 
 # How a backend is told to build the kernels: the files, a pattern in one of them, and what to write.
@@ -47,10 +48,15 @@ def check_project() -> Iterator[Finding]:
     yield from check_backend(project.root)
     if flaw := find_flaw(project.requirements):
         yield Finding("warning", str(flaw.where), flaw.problem, flaw.remedy)
+    for module in project.modules if project.requirements is not None else ():
+        try:
+            project.source_directory(module.name)
+        except ConfigError as error:  # the build tool may know another directory
+            yield Finding("warning", error.where, error.problem, error.remedy)
     # Without a cache, nothing is written.
-    for module in plan(project, {**os.environ, "CUDA_EXT_CACHE_SIZE": "0"}):
-        units = format_count(len(module.libraries), "unit")
-        yield Finding("ok", module.name, f"a build can begin, and compiles {units}")
+    for planned in plan(project, {**os.environ, "CUDA_EXT_CACHE_SIZE": "0"}):
+        units = format_count(len(planned.libraries), "unit")
+        yield Finding("ok", planned.name, f"a build can begin, and compiles {units}")
 
 
 def check_backend(root: Path) -> Iterator[Finding]:
@@ -58,7 +64,8 @@ def check_backend(root: Path) -> Iterator[Finding]:
     with suppress(OSError, ValueError):
         document = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
         system = document.get("build-system", {})
-        is_package = "project" in document or (root / "setup.py").is_file()
+        names_backend = isinstance(system, dict) and "build-backend" in system
+        is_package = names_backend or "project" in document or (root / "setup.py").is_file()
         if is_package and isinstance(system, dict) and "backend-path" not in system:
             backend = re.split(r"[.:]", str(system.get("build-backend", "setuptools")))[0]
             yield from _check_call(root, backend)

@@ -1,4 +1,4 @@
-"""``cuda-ext init``: write a project to start from. Existing files are never touched."""
+"""``cuda-ext init``: write a project to start from. Existing files are replaced only with ``--force``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from pathlib import Path
 import click
 
 from cuda_ext.cli.terminal import DIRECTORY, TEXT, Failure
+from cuda_ext.filesystem.atomic_directory import replace_file
 
 _BACKENDS = ("setuptools", "scikit-build-core", "hatchling", "meson-python")
 # Files by their paths in the project, and their templates.
+_RELEASE = ".github/workflows/release.yml"
 _FILES = {
+    _RELEASE: "release.yml",
     ".github/workflows/test.yml": "workflow.yml",
     ".gitignore": "gitignore",
     "CMakeLists.txt": "CMakeLists.txt",
@@ -41,27 +44,41 @@ _USED = frozenset(
     epilog="""\b
     Examples:
       cuda-ext init my-project
-      cuda-ext init my-project --backend hatchling
+      cuda-ext init my-project --backend hatchling --publish
     """
 )
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option(
     "--backend",
     type=click.Choice(_BACKENDS),
-    default="setuptools",
-    show_default=True,
-    help="The build backend.",
+    help="The build backend; by default setuptools.",
 )
 @click.option("--name", metavar="NAME", type=TEXT, help="The project's name; by default that of DIR.")
-def init(directory: Path, backend: str, name: str | None) -> None:
+@click.option(
+    "--publish/--no-publish",
+    default=None,
+    help="Add a workflow that publishes the wheel when a tag is pushed.",
+)
+@click.option("--force", is_flag=True, help="Replace existing files.")
+def init(directory: Path, backend: str | None, name: str | None, publish: bool | None, force: bool) -> None:
     """Write a project to start from.
 
     It has one kernel, a Python module that launches it, a test, and a workflow that runs this test on GitHub.
-    DIR is created if it does not exist. Existing files are never overwritten.
+    DIR is created if it does not exist. Existing files are never overwritten without --force. In a terminal,
+    the command asks for the backend and the publishing workflow if no option says them.
     """
     project = normalize_name(directory.resolve().name if name is None else name)
+    is_asking = sys.stdin.isatty() and sys.stdout.isatty()
+    if backend is None:
+        backend = _BACKENDS[0]
+        if is_asking:
+            backend = click.prompt("Build backend", default=backend, type=click.Choice(_BACKENDS))
+    if publish is None:
+        publish = is_asking and click.confirm("Publish a release for each tag, with a workflow on GitHub?")
     files = _render_files(project, backend)
-    write_files(directory, files)
+    if not publish:
+        del files[_RELEASE]
+    write_files(directory, files, force=force)
     click.echo(f"Wrote the project {project}, which {backend} builds:")
     for file in files:
         click.echo(f"  {directory / file}")
@@ -128,19 +145,21 @@ def _render_files(name: str, backend: str) -> dict[str, str]:
     }
 
 
-def write_files(directory: Path, files: Mapping[str, str]) -> None:
+def write_files(directory: Path, files: Mapping[str, str], *, force: bool = False) -> None:
     """Write `files`, by their paths in `directory`, which is created if necessary.
 
-    Raises :class:`Failure` if any of them exists or cannot be written; then nothing is changed.
+    With `force`, existing files are replaced. Raises :class:`Failure` if any of them exists or cannot be
+    written; then nothing is changed.
     """
     if directory.exists() and not directory.is_dir():
         raise Failure("is a file", where=directory, remedy="name a directory")
-    if existing := [name for name in files if os.path.lexists(directory / name)]:
+    existing = [name for name in files if os.path.lexists(directory / name)]
+    if existing and not force:
         listed = "".join(f"\n  {directory / name}" for name in existing)
         raise Failure(
             "nothing was written, because these files exist",
             where=directory,
-            remedy=f"move them, or name another directory:{listed}",
+            remedy=f"move them, name another directory, or replace them with --force:{listed}",
         )
     with ExitStack() as written:
         try:
@@ -164,6 +183,13 @@ def _write(path: Path, text: str, undo: ExitStack) -> None:
                 )
             parent.mkdir()
             undo.callback(_remove, parent, directory=True)
+    if os.path.lexists(path):  # to be replaced
+        if path.is_symlink() or not path.is_file():
+            raise Failure("is not a regular file", where=path, remedy="move it; nothing was written")
+        former = path.read_bytes()
+        undo.callback(replace_file, path, former)
+        replace_file(path, text.encode())
+        return
     with path.open("x", encoding="utf-8", newline="\n") as file:
         undo.callback(_remove, path)
         file.write(text)
