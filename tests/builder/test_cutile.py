@@ -242,6 +242,30 @@ def test_code_with_all_hints_is_that_of_cutile_itself(tmp_path: Path) -> None:
     assert read_code(image.data) == read_code(cubin.read_bytes())
 
 
+# The same functions, in files that import what is not there. Of annotations, cuTile reads only its own.
+ABSENT = "import not_there, not_there.nn as nn\nnot_there.ops.define('scale')\n"
+HOST = """
+class Scale(nn.Module):
+    def forward(self, x: not_there.Tensor) -> not_there.Tensor:
+        return ct.launch(not_there.cuda.current_stream(), (1,), scale, (x,))
+"""
+
+
+def test_code_is_that_without_host_code_and_imports_around_it() -> None:
+    source = SOURCE.replace("@ct.kernel", "@nn.counted(1)\n@ct.kernel").replace(
+        "out, x,", "out: nn.Tensor, x,"
+    )
+    common = f"{ABSENT}{COMMON.format(number='NUMBER')}\nNUMBER = 2\nSIZE = not_there.size()\n"
+    around = UNIT.replace(
+        source=f"{ABSENT}{source}{HOST}".encode(), headers={"device/common.py": common.encode()}
+    )
+    codes = []
+    for unit in (UNIT, around):
+        (image,) = CuTile().compile(unit.replace(instantiate=(TEXT,)), (Architecture.parse("sm_90a"),))
+        codes.append(image.data)
+    assert codes[0] == codes[1]
+
+
 def test_what_tileiras_refuses_has_its_line() -> None:
     source = """
 import cuda.tile as ct
