@@ -153,7 +153,7 @@ def test_tile_ir_takes_the_place_of_ptx(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    TEXT.replace("f32[?, ?:16]", "f32[?]x"): "expected a type, such as i32 or *fp32:16",
+    TEXT.replace("f32[?, ?:16]", "f32[?]x"): "expected a type, such as i32, *fp32:16 or i32=1?",
     TEXT.replace("?:16", "x"): "[?, x]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]",
     TEXT.replace("[?, ?]", "[?; 1, 2]"): "[?; 1, 2] has 1 axes and 2 strides",
     TEXT.replace("?:16", "64") + " if x.shape[1] > 100": "x.stride[1] == 1 never holds; correct the",
