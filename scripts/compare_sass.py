@@ -73,7 +73,7 @@ def read_module(manifest: Manifest, read: Callable[[str], bytes], seconds: float
 def compile_plan(module: ModulePlan, compiler: Compiler) -> Side:
     libraries = tuple(replace(library, compress="none") for library in module.libraries)
     before = sum(os.times()[:4])
-    compiled = compile_module(replace(module, libraries=libraries, embed=False), compiler)
+    compiled = compile_module(replace(module, libraries=libraries, embed=False), lambda _: compiler)
     return read_module(compiled.manifest, compiled.files.__getitem__, sum(os.times()[:4]) - before)
 
 
