@@ -23,6 +23,7 @@ _COMMANDS = (
     "inspect",
     "doctor",
     "prepare",
+    "record",
     "cache",
     "cmake-dir",
 )

@@ -21,6 +21,7 @@ VARIABLES = {
     "CUDA_EXT_REPORT": "the HTML report that a build writes",
     "CUDA_EXT_TRACE": "the trace for Perfetto that a build writes",
     "CUDA_EXT_EXECUTOR": "module:function that returns the executor of compilations",
+    "CUDA_EXT_RECORD": "where launches are recorded: cuda-ext record sets it",
     "CUDA_EXT_DASK_SCHEDULER": "the Dask scheduler whose workers compile",
     "CUDAARCHS": "architectures that replace those of the project",
     "MAX_JOBS": "the number of processes that compile at once",

@@ -19,6 +19,8 @@ from cuda_ext.filesystem.regular_file import read_file
 DIRECTORY = ".cuda_ext/record"  # within a project
 # Of launches that differ only in shapes, strides, numbers and grids, a process keeps the first.
 MOST_LAUNCHES = 200
+# The options that a Triton kernel has if nobody gives others.
+DEFAULT_OPTIONS = {"num_warps": "4", "num_stages": "3", "num_ctas": "1", "maxnreg": "None"}
 
 LaunchKind: TypeAlias = Literal["cuda", "triton", "cutile", "cupy"]
 
@@ -96,7 +98,7 @@ def write_line(launch: Launch) -> bytes:
 
 
 def read_records(directory: Path) -> list[Launch]:
-    """Read the launches of all processes, each once with its number, in the order of their names.
+    """Read the launches of all processes, each once with its number, by source and kernel.
 
     The last line of a file is left out if it is not complete: its process was killed. Raises
     :class:`RecordError` for any other damage, and if there are no records.
@@ -121,5 +123,5 @@ def read_records(directory: Path) -> list[Launch]:
             launches[key] = once
             last[key] = launch.times
         counts.update(last)
-    order = sorted(launches, key=lambda key: (launches[key].source, launches[key].kernel, key))
+    order = sorted(launches, key=lambda key: (launches[key].source, launches[key].kernel.partition("<")[0]))
     return [launches[key]._replace(times=counts[key]) for key in order]

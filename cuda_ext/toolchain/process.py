@@ -95,6 +95,23 @@ def _read(descriptor: int) -> str:
     return text.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
+def run_in_foreground(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run `command` with the terminal of this process, to its end; return its exit code as a shell does.
+
+    Signals that ask this process to end are for the program: Ctrl-C reaches it anyway, SIGTERM is passed on.
+    Raises :class:`OSError` if it cannot be started.
+    """
+    with subprocess.Popen(list(command), env=environ) as process:  # noqa: S603
+        on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        on_end = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+        try:
+            code = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, on_interrupt)
+            signal.signal(signal.SIGTERM, on_end)
+    return code if code >= 0 else 128 - code
+
+
 def end_all() -> None:
     """End every program that :func:`run` waits for, in whichever thread."""
     for process in list(_running):

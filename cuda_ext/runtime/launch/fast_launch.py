@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
@@ -96,6 +96,8 @@ _FUNCTIONS = (
 _PLAIN = {bool, complex, float, int, type(None)}
 
 _connected = False
+# Called with each launch and its kernel, if launches are recorded: none of them runs in C then.
+observe: Callable[[FastLaunch, Launched], None] | None = None
 
 
 class FastLaunch(Launch):
@@ -152,6 +154,8 @@ class FastLaunch(Launch):
         except CudaExtError as error:
             # The inner frames of the traceback do not help users.
             raise error.with_traceback(None) from error.__cause__
+        if observe is not None:
+            observe(self, launched)
         is_common = options.wait and not launched.arguments.has_host_arrays
         if is_common and 0 not in launched.configuration.grid and self._can_be_fast():
             self._learn(launched, options.like)
@@ -159,7 +163,7 @@ class FastLaunch(Launch):
 
     @staticmethod
     def _can_be_fast() -> bool:
-        return compiled is not None and not is_debugging()
+        return compiled is not None and observe is None and not is_debugging()
 
     def _learn(self, launched: Launched, like: object) -> None:
         kernel, configuration = launched.kernel, launched.configuration
