@@ -96,23 +96,23 @@ function(cuda_ext_add_module target)
     endif()
   endforeach()
 
-  # Find Python here and not in find_package, since a project may choose a Python after that.
-  _cuda_ext_find_python(python)
-  _cuda_ext_check_python("${python}" problem)
-  if(problem)
-    message(FATAL_ERROR "${call}: ${problem}")
-  endif()
-  set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
-  # Not ARGN, since a value may contain a semicolon or a newline.
-  string(ASCII 31 separator)
-  set(arguments)
-  math(EXPR last "${ARGC} - 1")
-  foreach(index RANGE ${last})
-    if(index GREATER 0)
-      string(APPEND arguments "${separator}${ARGV${index}}")
+  # Python checks the arguments when the project is complete, in one process for all modules. Targets need these before.
+  set(keywords
+    NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE DEPENDS OVERRIDE SOURCES ARCHITECTURES
+    INCLUDE_DIRECTORIES COMPILER NVCC LAUNCHER STD DEFINE OPTIONS PRE_INCLUDE FAST_MATH RELAXED_CONSTEXPR STD_HEADERS
+    HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS COMPRESS EMIT JIT EMBED_SOURCES LINK)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "${keywords}")
+  foreach(keyword IN ITEMS FROM_PYPROJECT JIT PYTHON_ONLY)
+    if(keyword IN_LIST arg_KEYWORDS_MISSING_VALUES)
+      set(arg_${keyword} ON)
     endif()
   endforeach()
-  file(WRITE "${directory}/arguments.txt" "${arguments}")
+  foreach(keyword IN ITEMS DEPENDS SOURCES EMBED_SOURCES)  # a value may be a list
+    string(REPLACE "\\;" ";" arg_${keyword} "${arg_${keyword}}")
+  endforeach()
+  # Find Python here and not in find_package, since a project may choose a Python after that.
+  _cuda_ext_find_python(python)
+  set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   if(NOT "CXX" IN_LIST languages)
     set(embed none)
@@ -125,73 +125,76 @@ function(cuda_ext_add_module target)
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     set(exported ON)
   endif()
-  get_property(others GLOBAL PROPERTY CUDA_EXT_MODULES)
-  set(step "${python}" -P -m cuda_ext.integrations.cmake)
-  execute_process(
-    COMMAND ${step} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported} "${others}"
-    RESULT_VARIABLE result
-    OUTPUT_VARIABLE output
-    ERROR_VARIABLE output
-    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
-  if(NOT result EQUAL 0 OR NOT EXISTS "${directory}/module.cmake")
-    if(output STREQUAL "")
-      set(output "${call}: ${python} cannot be run (${result}); run it by hand")
+  string(ASCII 31 separator)
+  string(JOIN "${separator}" arguments "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
+    "${CMAKE_CURRENT_LIST_FILE}" "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported})
+  # Not ARGN, since a value may contain a semicolon or a newline.
+  math(EXPR last "${ARGC} - 1")
+  foreach(index RANGE ${last})
+    if(index GREATER 0)
+      string(APPEND arguments "${separator}${ARGV${index}}")
     endif()
-    message(FATAL_ERROR "${output}")
-  endif()
-  if(output)
-    message(WARNING "${output}")
-  endif()
-  include("${directory}/module.cmake")
-  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_MODULES "${cuda_ext_module}")
-
-  # Configure again when the settings change, or when files that match a glob are added or removed.
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
-  foreach(glob IN LISTS cuda_ext_globs)
-    file(GLOB _ CONFIGURE_DEPENDS "${glob}")
   endforeach()
-  foreach(glob IN LISTS cuda_ext_recursive_globs)
-    file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
-  endforeach()
-  # Check DEPENDS at the end, when all targets and generated files are known.
-  if(cuda_ext_depends)
-    set_property(GLOBAL PROPERTY CUDA_EXT_CALL_${target} "${call} in ${CMAKE_CURRENT_LIST_FILE}")
-    set_property(GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target} "${cuda_ext_depends}")
-    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY \"\${CMAKE_SOURCE_DIR}\" CALL _cuda_ext_check_depends ${target})")
-  endif()
+  file(WRITE "${directory}/arguments.txt" "${arguments}")
+  set_property(GLOBAL PROPERTY CUDA_EXT_CALL_${target} "${call} in ${CMAKE_CURRENT_LIST_FILE}")
+  set_property(GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target} "${arg_DEPENDS}")
+  _cuda_ext_defer(${target} "${directory}" "${python}")
 
-  set(package "${directory}/python/${cuda_ext_path}")
-  list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
+  set(cuda_ext_name "${arg_NAME}")
+  set(cuda_ext_on_demand OFF)
+  if(arg_JIT OR arg_EMBED_SOURCES)
+    set(cuda_ext_on_demand ON)
+  endif()
+  set(cuda_ext_pyproject)
+  list(LENGTH arg_NAME names)
+  if(arg_FROM_PYPROJECT OR NOT names EQUAL 1)
+    # Only Python reads pyproject.toml, and says what is wrong with a name.
+    _cuda_ext_configure()
+    include("${directory}/module.cmake")
+  endif()
+  set(inputs ${cuda_ext_pyproject})
+  foreach(source IN LISTS arg_SOURCES arg_EMBED_SOURCES)
+    # The depfile has the files that a glob matches, and all headers.
+    if(NOT source MATCHES "[*?]|\\[")
+      get_filename_component(source "${source}" ABSOLUTE)
+      list(APPEND inputs "${source}")
+    endif()
+  endforeach()
+  string(REPLACE "." "/" path "${cuda_ext_name}")
+
+  set(package "${directory}/python/${path}")
   set(headers)
-  if(code)
-    set(headers "${directory}/include/${cuda_ext_path}.h" "${directory}/include/${cuda_ext_path}/cuda_ext.hpp")
+  set(code)
+  if(NOT embed STREQUAL none AND NOT arg_PYTHON_ONLY)
+    get_filename_component(code "${path}" NAME)
+    set(code "${directory}/${code}.cpp")
+    set(headers "${directory}/include/${path}.h" "${directory}/include/${path}/cuda_ext.hpp")
     if(cuda_ext_on_demand)
-      list(APPEND headers "${directory}/include/${cuda_ext_path}/compile.hpp")
+      list(APPEND headers "${directory}/include/${path}/compile.hpp")
     endif()
   endif()
-  list(TRANSFORM cuda_ext_sources PREPEND "${PROJECT_SOURCE_DIR}/")
   # One command for a module: it compiles in as many processes as there are cores. Ninja runs one command with a
   # terminal at a time. Files whose content stays the same are not written, so that C++ is compiled only when needed.
   # Deleted files are generated again: Ninja knows the byproducts, and the depfile lists all other files.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
     BYPRODUCTS ${headers} ${code} "${package}/manifest.json"
-    COMMAND ${step} build "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
-    DEPENDS "${directory}/module.json" ${cuda_ext_sources} ${cuda_ext_pyproject} ${cuda_ext_depends}
+    COMMAND "${python}" -P -m cuda_ext.integrations.cmake build "${directory}" "${target}"
+            "${directory}/module.stamp" "${directory}/module.stamp.d"
+    DEPENDS "${directory}/module.json" ${inputs} ${arg_DEPENDS}
     DEPFILE "${directory}/module.stamp.d"
     COMMENT "Compiling ${cuda_ext_name}"
     USES_TERMINAL
     VERBATIM)
   # The root of scikit-build-core's wheel, for one platform or for all (wheel.platlib = false).
   foreach(root IN ITEMS "${SKBUILD_PLATLIB_DIR}" "${SKBUILD_PURELIB_DIR}")
-    if(NOT cuda_ext_python_destination)
-      set(cuda_ext_python_destination "${root}")
+    if(NOT arg_PYTHON_DESTINATION)
+      set(arg_PYTHON_DESTINATION "${root}")
     endif()
   endforeach()
   # A package that is installed must be built even if no target links the library.
   set(all)
-  if(cuda_ext_python_destination OR NOT code)
+  if(arg_PYTHON_DESTINATION OR NOT code)
     set(all ALL)
   endif()
   set(generate "${target}")
@@ -210,8 +213,8 @@ function(cuda_ext_add_module target)
     ADDITIONAL_CLEAN_FILES "${directory}/python;${directory}/include;${directory}/embedded")
   set_target_properties(${target} PROPERTIES CUDA_EXT_PYTHON_PACKAGE "${package}")
 
-  if(cuda_ext_python_destination)
-    install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}" COMPONENT "${target}")
+  if(arg_PYTHON_DESTINATION)
+    install(DIRECTORY "${package}/" DESTINATION "${arg_PYTHON_DESTINATION}/${path}" COMPONENT "${target}")
   endif()
 endfunction()
 
@@ -253,6 +256,88 @@ function(_cuda_ext_set_up_cxx target scope)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF
     CXX_CLANG_TIDY "" CXX_CPPCHECK "" CXX_CPPLINT "" CXX_INCLUDE_WHAT_YOU_USE "")
+endfunction()
+
+# Have Python check the call of `target` when the whole project is known.
+function(_cuda_ext_defer target directory python)
+  get_property(pending GLOBAL PROPERTY CUDA_EXT_PENDING)
+  if(NOT pending)
+    cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL _cuda_ext_finish)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_TARGETS ${target})
+  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_PENDING "${directory}")
+  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_PYTHONS "${python}")
+endfunction()
+
+# Check all calls since the last time.
+function(_cuda_ext_finish)
+  _cuda_ext_configure()
+  get_property(targets GLOBAL PROPERTY CUDA_EXT_TARGETS)
+  set_property(GLOBAL PROPERTY CUDA_EXT_TARGETS)
+  foreach(target IN LISTS targets)
+    _cuda_ext_check_depends(${target})
+  endforeach()
+endfunction()
+
+# Check and plan the modules that are pending: one process of each Python reads all of their calls.
+function(_cuda_ext_configure)
+  get_property(pending GLOBAL PROPERTY CUDA_EXT_PENDING)
+  get_property(pythons GLOBAL PROPERTY CUDA_EXT_PYTHONS)
+  set_property(GLOBAL PROPERTY CUDA_EXT_PENDING)
+  set_property(GLOBAL PROPERTY CUDA_EXT_PYTHONS)
+  set(different ${pythons})
+  list(REMOVE_DUPLICATES different)
+  foreach(python IN LISTS different)
+    set(own)
+    foreach(directory other IN ZIP_LISTS pending pythons)
+      if(other STREQUAL python)
+        list(APPEND own "${directory}")
+      endif()
+    endforeach()
+    _cuda_ext_run_python("${python}" "${own}")
+  endforeach()
+  foreach(directory IN LISTS pending)
+    include("${directory}/module.cmake")
+    # Configure again when the settings change, or when files that match a glob are added or removed.
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
+    foreach(glob IN LISTS cuda_ext_globs)
+      file(GLOB _ CONFIGURE_DEPENDS "${glob}")
+    endforeach()
+    foreach(glob IN LISTS cuda_ext_recursive_globs)
+      file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
+    endforeach()
+  endforeach()
+endfunction()
+
+# Run the step that checks the calls of the modules in the directories `own`.
+function(_cuda_ext_run_python python own)
+  get_property(planned GLOBAL PROPERTY CUDA_EXT_PLANNED)
+  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_PLANNED "${own}")
+  # Not CudaExt_VERSION, which include(CudaExt) does not set.
+  include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/CudaExtConfigVersion.cmake")
+  set(result "it is missing")
+  if(python)
+    execute_process(
+      COMMAND "${python}" -P -m cuda_ext.integrations.cmake configure "${PACKAGE_VERSION}" ${own} -- ${planned}
+      RESULT_VARIABLE result
+      OUTPUT_VARIABLE output
+      ERROR_VARIABLE output
+      OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+  endif()
+  list(GET own 0 directory)
+  if(NOT result EQUAL 0 OR NOT EXISTS "${directory}/module.cmake")
+    _cuda_ext_check_python("${python}" problem)
+    if(problem)
+      get_filename_component(target "${directory}" NAME)
+      set(output "cuda_ext_add_module(${target}): ${problem}")
+    elseif(output STREQUAL "")
+      set(output "${python} cannot be run (${result}); run it by hand")
+    endif()
+    message(FATAL_ERROR "${output}")
+  endif()
+  if(output)
+    message(WARNING "${output}")
+  endif()
 endfunction()
 
 # Stop if one of the DEPENDS of `target` is neither a target nor a file.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import cuda_ext
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.integrations.cmake.steps import main
 from tests.fixtures.cmake_projects import FILES, PYTHON_LISTS, CMakeProject
@@ -31,19 +32,30 @@ def project(tmp_path: Path) -> CMakeProject:
 Refused = Callable[..., str]
 
 
+def write_call(project: CMakeProject, target: str, *words: str | bytes, embed: str = "incbin") -> Path:
+    """Write the arguments of a call as CMake does; return the directory of its module."""
+    directory, root = project.root.with_name("build") / target, str(project.root)
+    directory.mkdir(parents=True)
+    facts = (target, root, root, f"{root}/CMakeLists.txt", "", embed, "Ninja", "OFF")
+    given = (word if isinstance(word, bytes) else word.encode() for word in (*facts, *words))
+    (directory / "arguments.txt").write_bytes(b"\x1f".join(given))
+    return directory
+
+
 @pytest.fixture
 def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Returns the message of the step that CMake runs for a call for the target ``k`` with some words."""
+    """Returns the message of the step that CMake runs for a call for the target ``k`` with some words.
+
+    ``others`` are the words of another call, for the target ``other``.
+    """
 
     def refused(*words: str | bytes, embed: str = "incbin", others: str = "") -> str:
-        directory, root = project.root.with_name("build"), str(project.root)
-        directory.mkdir()
-        given = (word if isinstance(word, bytes) else word.encode() for word in words)
-        (directory / "arguments.txt").write_bytes(b"".join(b"\x1f" + word for word in given))
-        assert main(["configure", str(directory), "k", root, root, "", embed, "Ninja", "OFF", others]) == 1
-        assert not (directory / "module.cmake").exists()
+        own = write_call(project, "k", *words, embed=embed)
+        before = [write_call(project, "other", *others.split(), embed=embed)] if others else []
+        assert main(["configure", cuda_ext.__version__, str(own), "--", *map(str, before)]) == 1
+        assert not (own / "module.cmake").exists()
         call, _, message = capsys.readouterr().err.partition(": ")
-        assert call.startswith("cuda_ext_add_module(")
+        assert call in [f"cuda_ext_add_module({t}) in {project.root}/CMakeLists.txt" for t in ("k", "other")]
         return message.removesuffix("\n")
 
     return refused
@@ -93,15 +105,25 @@ def test_cpp_without_its_language(refused: Refused, words: str, given: str) -> N
 @pytest.mark.parametrize(
     ("other", "answer"),
     [
-        ("a.k|a::k", "other is the module a.k already; choose another NAME"),
-        ("a.b|x", "other has the C++ namespace x already; choose another CXX_NAMESPACE"),
-        ("a.K|a::K", "differs only in upper and lower case from the module 'a.K'; rename one of them"),
-        ("a.k.l|y", "lies within the module 'a.k'; rename one of them"),
+        ("NAME a.k", "other is the module a.k already; choose another NAME"),
+        (
+            "NAME a.b CXX_NAMESPACE x",
+            "other has the C++ namespace x already; choose another CXX_NAMESPACE",
+        ),
+        ("NAME a.K", "differs only in upper and lower case from the module 'a.K'; rename one of them"),
+        ("NAME a.k.l", "lies within the module 'a.k'; rename one of them"),
     ],
 )
 def test_modules_that_collide(refused: Refused, other: str, answer: str) -> None:
-    others = f"first|a.first|a::first;other|{other}"
-    assert refused("NAME", "a.k", "CXX_NAMESPACE", "x", others=others) == answer
+    assert refused("NAME", "a.k", "CXX_NAMESPACE", "x", others=other).endswith(answer)
+
+
+def test_all_mistakes_are_shown_at_once(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [write_call(project, "k", "NAME", "a.k", "STD", "17"), write_call(project, "other", "sources")]
+    assert main(["configure", cuda_ext.__version__, *map(str, calls), "--"]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert "(k)" in first
+    assert second.endswith("unknown keyword 'sources'; did you mean SOURCES?")
 
 
 @pytest.mark.parametrize("character", ['"', "%", ":", ";", "<", "*", "|", "^", "`"])
@@ -130,12 +152,8 @@ def test_a_project_without_the_table(project: CMakeProject, refused: Refused) ->
 
 def test_headers_alone_need_no_compiler(project: CMakeProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RememberedCompiler, "open", lambda *_: pytest.fail("a compiler is opened"))
-    directory, root = project.root.with_name("build"), str(project.root)
-    directory.mkdir()
-    (directory / "arguments.txt").write_text(
-        "".join(f"\x1f{w}" for w in ("NAME", "a.k", "EMBED_SOURCES", "device/*.cuh"))
-    )
-    assert main(["configure", str(directory), "k", root, root, "", "incbin", "Ninja", "OFF", ""]) == 0
+    directory = write_call(project, "k", "NAME", "a.k", "EMBED_SOURCES", "device/*.cuh")
+    assert main(["configure", cuda_ext.__version__, str(directory), "--"]) == 0
     assert main(["build", str(directory), "k", str(directory / "s"), str(directory / "s.d")]) == 0
     assert (directory / "include" / "a" / "k.h").is_file()
 
@@ -171,9 +189,9 @@ def test_headers_alone_need_no_compiler(project: CMakeProject, monkeypatch: pyte
 def test_the_line_of_a_wrong_call(project: CMakeProject, module: str, answer: str) -> None:
     project.write({"CMakeLists.txt": PYTHON_LISTS + module})
     output = project.configure(status=1)
-    assert answer in " ".join(output.split())
+    assert answer in re.sub(r" in \S+/CMakeLists\.txt(:\d+)?: ", ": ", " ".join(output.split()))
     line = (PYTHON_LISTS + module).count("\n") + 1
-    assert re.search(rf"CMakeLists\.txt:{line} \(", output)
+    assert re.search(rf"CMakeLists\.txt:{line}(:\s| \()", output)
     assert "Traceback" not in output
 
 

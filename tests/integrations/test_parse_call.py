@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
 from cuda_ext.integrations.cmake.module_call import Call
-from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
+from cuda_ext.integrations.cmake.parse_call import _KNOWN, parse_call, spell_error
+from tests.fixtures.cmake_projects import CMAKE
 from tests.fixtures.messages import Messages
 
 ROOT = Path("/project")
@@ -99,10 +101,8 @@ def test_arguments_that_are_no_keys_are_kept_apart() -> None:
         str(ROOT),
         "p.k",
         pyproject=True,
-        python_destination="lib/python",
         python_only=False,
         cxx_namespace="my::gpu",
-        depends=["a", "b", "c"],
     )
     assert parsed() == Call("k", str(ROOT))
 
@@ -121,6 +121,19 @@ def test_arguments_that_are_no_keys_are_kept_apart() -> None:
 )
 def test_key_paths_are_spelled_as_in_cmake(where: str, spelled: str) -> None:
     assert spell_error(ConfigError("p", where=where, remedy="r"), WHERE) == f"{spelled}: p; r"
+
+
+def test_a_word_in_lower_case_may_be_a_value(tmp_path: Path) -> None:
+    (tmp_path / "headers").mkdir()
+    words = ("INCLUDE_DIRECTORIES", "headers", "COMPILER", "nvcc", "DEFINE", "jit", "DEPENDS", "sources")
+    found = parse_call(words, "k", tmp_path, tmp_path).table
+    assert found == {"include-dirs": ["headers"], "compiler": "nvcc", "define": {"jit": ""}}
+
+
+def test_cmake_knows_all_keywords() -> None:
+    text = (CMAKE / "CudaExt.cmake").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"set\(keywords\s([^)]*)\)", text)
+    assert sorted(listed.split()) == sorted(_KNOWN)
 
 
 def test_paths_are_relative_to_the_directory_of_their_file() -> None:
@@ -147,6 +160,10 @@ def test_overrides_follow_one_another() -> None:
     [
         ["sources", "a.cu"],
         ["a.cu"],
+        ["NAME", "p.k", "Sources", "a.cu"],
+        ["SOURCES", "a.cu", "jit"],
+        ["COMPILER", "nvcc", "std", "c++20"],
+        ["PYTHON_DESTINATION"],
         ["SOURCES", "a.cu", "ARCHITECTURE", "90"],
         ["SOURCES", "a.cu", "SOURCES", "b.cu"],
         ["SOURCES"],

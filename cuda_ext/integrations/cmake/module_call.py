@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from cuda_ext.builder.config.keys import BuildSettings
 from cuda_ext.builder.config.modules import ModuleConfig, check_apart, check_name, parse_module
@@ -30,23 +30,20 @@ class Call:
     """A call for the project in ``root``.
 
     ``name`` is the import name. The keys of the module are in ``table``, as in pyproject.toml with paths
-    relative to the project, or with ``pyproject`` in that file. ``depends`` are targets and files that must
-    be built before the sources are compiled. ``jit`` says whether kernels are compiled on demand, in C++ too;
-    without it, the Python package does that if the keys say so. ``architectures`` are the default, and
-    ``cudaarchs`` is ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images
-    in C++, ``none`` for a module without C++; ``python_only`` is what the call says about that. With
-    ``restores_byproducts`` the build tool generates deleted byproducts again. ``files`` are those that the
-    globs match; the module changes with them.
+    relative to the project, or with ``pyproject`` in that file. ``jit`` says whether kernels are compiled
+    on demand, in C++ too; without it, the Python package does that if the keys say so. ``architectures``
+    are the default, and ``cudaarchs`` is ``CUDAARCHS`` in the environment, which overrides them. ``embed``
+    is the form of images in C++, ``none`` for a module without C++; ``python_only`` is what the call says
+    about that. With ``restores_byproducts`` the build tool generates deleted byproducts again. ``files``
+    are those that the globs match; the module changes with them.
     """
 
     target: str
     root: str
     name: str | None = None
     pyproject: bool = False
-    python_destination: str | None = None
     python_only: bool | None = None
     cxx_namespace: str | None = None
-    depends: Sequence[str] = ()
     jit: bool | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     architectures: Sequence[str] = ()
@@ -89,7 +86,7 @@ class Call:
         )
         return Project(root, (module,), settings, self.target)
 
-    def choose_embed(self, available: Embed) -> Embed:
+    def choose_embed(self, available: str) -> Embed:
         """Return the form of images in C++, of which `available` is ``none`` if CXX is not enabled.
 
         Raises :class:`ConfigError` if the call then has arguments for C++.
@@ -104,30 +101,12 @@ class Call:
                 f"{given} is for C++, and the language CXX is not enabled",
                 "add CXX to the LANGUAGES of project()",
             )
-        return "none" if self.python_only else available
+        return "none" if self.python_only else cast("Embed", available)
 
-    def check_apart(self, name: str, others: Sequence[str]) -> str:
-        """Check that the module `name` collides with none of `others`; return its own entry for such a list.
-
-        Raises :class:`ConfigError`.
-        """
-        namespace = self.cxx_namespace or name.replace(".", "::")
-        first = namespace.partition("::")[0]
-        if self.embed != "none" and first in ("std", "cuda_ext"):
-            raise self._error(f"the C++ namespace {first} is not yours", "choose another with CXX_NAMESPACE")
-        modules = []
-        for entry in others:
-            other_target, other, other_namespace = entry.split("|")
-            if other == name:
-                raise self._error(f"{other_target} is the module {name} already", "choose another NAME")
-            if other_namespace == namespace:
-                raise self._error(
-                    f"{other_target} has the C++ namespace {namespace} already",
-                    "choose another CXX_NAMESPACE",
-                )
-            modules.append(ModuleConfig(other, call_of(other_target)))
-        check_apart([*modules, ModuleConfig(name, call_of(self.target))])
-        return f"{self.target}|{name}|{namespace}"
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kernels in C++."""
+        return self.cxx_namespace or str(self.name).replace(".", "::")
 
     def environ(self) -> Mapping[str, str]:
         """Return the environment of a step."""
@@ -161,3 +140,22 @@ class Call:
 
     def _error(self, problem: str, remedy: str) -> ConfigError:
         return ConfigError(problem, where=call_of(self.target), remedy=remedy)
+
+
+def check_calls_apart(calls: Sequence[Call]) -> None:
+    """Check that no two of `calls`, which have names, collide. Raises :class:`ConfigError`."""
+    names: dict[str, Call] = {}
+    namespaces: dict[str, Call] = {}
+    for call in calls:
+        where, first = call_of(call.target), call.namespace.partition("::")[0]
+        if call.embed != "none" and first in ("std", "cuda_ext"):
+            problem, remedy = f"the C++ namespace {first} is not yours", "choose another with CXX_NAMESPACE"
+        elif (other := names.setdefault(str(call.name), call)) is not call:
+            problem, remedy = f"{other.target} is the module {call.name} already", "choose another NAME"
+        elif (other := namespaces.setdefault(call.namespace, call)) is not call:
+            problem = f"{other.target} has the C++ namespace {call.namespace} already"
+            remedy = "choose another CXX_NAMESPACE"
+        else:
+            continue
+        raise ConfigError(problem, where=where, remedy=remedy)
+    check_apart(ModuleConfig(name, call_of(call.target)) for name, call in names.items())

@@ -26,13 +26,13 @@ _FIELDS = {
     "NAME": "name",
     "FROM_PYPROJECT": "pyproject",
     "JIT": "jit",
-    "PYTHON_DESTINATION": "python_destination",
     "PYTHON_ONLY": "python_only",
     "CXX_NAMESPACE": "cxx_namespace",
-    "DEPENDS": "depends",
 }
+# Arguments that CMake reads itself.
+_DESTINATION, _DEPENDS = "PYTHON_DESTINATION", "DEPENDS"
 _OVERRIDE = "OVERRIDE"
-_KNOWN = (*_KEY_OF, *_FIELDS, _OVERRIDE)
+_KNOWN = (*dict.fromkeys((*_KEY_OF, *_FIELDS, _DESTINATION, _DEPENDS, _OVERRIDE)),)
 # Arguments of similar functions and properties of CMake, and of pyproject.toml.
 _MISNOMERS = {
     "INCLUDE_DIRS": "INCLUDE_DIRECTORIES",
@@ -65,13 +65,16 @@ def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> 
     Raises :class:`ConfigError` with a key path that begins with the call.
     """
     where = call_of(target)
-    main, *overrides = _groups(words, where)
     paths = _Paths(root, current)
+    main, *overrides = _groups(words, where, paths)
     fields = {
         field: _value(field, main.pop(keyword), f"{where}.{keyword}", paths)
         for keyword, field in _FIELDS.items()
         if keyword in main
     }
+    main.pop(_DEPENDS, None)
+    if (values := main.pop(_DESTINATION, None)) is not None:
+        _single(values, f"{where}.{_DESTINATION}")
     table = _table(main, where, paths)
     if overrides:
         table["overrides"] = [
@@ -107,7 +110,7 @@ def _spell_path(path: str) -> str:
     return f"{cmake_keyword(key)}{bracket}{index} {rest}".rstrip()
 
 
-def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
+def _groups(words: Sequence[str], where: str, paths: _Paths) -> list[dict[str, list[str]]]:
     """Return the values of each keyword: those of the module, then those of each OVERRIDE."""
     groups: list[dict[str, list[str]]] = [{}]
     values: list[str] | None = None
@@ -128,7 +131,7 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
             if keyword in groups[-1]:
                 raise ConfigError(f"{keyword} is given twice", where=where, remedy="merge the two")
             values = groups[-1][keyword] = []
-        elif values is None or _is_misspelled(word, keyword):
+        elif values is None or _is_misspelled(word, keyword, values, paths):
             close = _MISNOMERS.get(word.upper()) or closest_name(word.upper(), _KNOWN)
             remedy = f"did you mean {close}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
             raise ConfigError(f"unknown keyword {word!r}", where=where, remedy=remedy)
@@ -137,8 +140,18 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
     return groups
 
 
-def _is_misspelled(word: str, keyword: str) -> bool:
-    """Return True if `word`, among the values of `keyword`, looks like a keyword itself."""
+# Keywords whose values, or whose only value, may be any words.
+_FREE, _FREE_ALONE = ("DEFINE", "OPTIONS", _DEPENDS), ("COMPILER", "LAUNCHER", "CXX_NAMESPACE", _DESTINATION)
+
+
+def _is_misspelled(word: str, keyword: str, values: Sequence[str], paths: _Paths) -> bool:
+    """Return True if `word`, after the `values` of `keyword`, looks like a keyword itself.
+
+    One in lower case does, unless a file or directory has that name.
+    """
+    if word.upper() in _KNOWN:
+        is_value = keyword in _FREE or (keyword in _FREE_ALONE and not values)
+        return not is_value and not Path(paths.absolute(word)).exists()
     return (
         re.fullmatch("[A-Z][A-Z_]{3,}", word) is not None
         and keyword not in ("DEFINE", "OPTIONS")
@@ -172,8 +185,6 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
             return [_toml(v, where, "table = ")["table"] if v.startswith("{") else v for v in values]
         case "variants":
             return {name: value for v in values for name, value in _toml(v, where).items()}
-        case "depends":
-            return _split(values)
         case "split-instantiations":
             return _parts(values, where)
     default = KEYS[key].default if key in KEYS else None

@@ -1,44 +1,35 @@
 """The steps that ``cuda_ext_add_module`` runs when CMake configures and builds a project.
 
-``configure`` reads the arguments of the function and writes what CMake needs for its rule. ``build`` compiles
-the module and generates its files.
+``configure`` checks all modules at once. ``build`` compiles one and generates its files.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import re
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from glob import escape, has_magic
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import cuda_ext
-from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.builder.cpp import source_name
-from cuda_ext.builder.package.depfile import render_depfile
-from cuda_ext.builder.session import plan as plan_modules
-from cuda_ext.builder.sources.globs import find_headers
-from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.compiler.spelled_settings import IN_CMAKE
-from cuda_ext.errors import BuildError, ConfigError, ToolchainError, describe_error, escape_controls
-from cuda_ext.facts.manifest import FILE_NAME
-from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
-from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
-from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
-
-_SEPARATOR = "\x1f"  # before each argument
+from cuda_ext.errors import BuildError, describe_error, escape_controls
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one step and return its exit status. A mistake in the project is one message."""
-    step, directory, target, *rest = arguments
-    steps: Mapping[str, Callable[..., None]] = {"configure": _configure, "build": _build}
+    step, first, *rest = arguments
+    if step == "configure":
+        from cuda_ext.integrations.cmake.configure import configure
+
+        return configure(first, rest, _show)
+    from cuda_ext.integrations.cmake.module_call import call_of
+
+    target, stamp, depfile = rest
     try:
-        steps[step](Path(directory), target, *rest)
+        _build(Path(first), target, stamp, depfile)
     except BuildError as error:
+        from cuda_ext.integrations.cmake.parse_call import spell_error
+
         _show(spell_error(error, call_of(target)))
     except Exception as error:
         _show(f"{call_of(target)}: {describe_error(error)}")
@@ -49,126 +40,19 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _spell_settings(from_pyproject: bool) -> None:
-    """Have messages spell settings as they are written: in pyproject.toml, or in the call."""
-    if not from_pyproject:
-        os.environ[IN_CMAKE] = "1"
-
-
-def _configure(
-    directory: Path,
-    target: str,
-    root: str,
-    current: str,
-    architectures: str,
-    embed: Embed,
-    generator: str,
-    exported: str,
-    others: str,
-) -> None:
-    """Read ``arguments.txt`` in `directory`; write ``module.json`` for the other steps and ``module.cmake``.
-
-    `embed` is ``none`` where C++ is not enabled. `others` are the modules of the project before this one. If
-    `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
-    """
-    words = _decode((directory / "arguments.txt").read_bytes(), target).split(_SEPARATOR)[1:]
-    _spell_settings(from_pyproject="FROM_PYPROJECT" in words)
-    call = parse_call(words, target, Path(root), Path(current))
-    call = dataclasses.replace(
-        call,
-        # enable_language(CUDA) takes OFF for the compiler's default.
-        architectures=[] if architectures.upper() in ("OFF", "FALSE") else from_cmake(architectures),
-        cudaarchs=os.environ.get("CUDAARCHS", ""),
-        embed=call.choose_embed(embed),
-        restores_byproducts="Makefiles" not in generator,
-    )
-    project = call.project()
-    (config,) = project.modules
-    module = call.check_apart(config.name, list(filter(None, others.split(";"))))
-    # Architectures and the compiler are checked here, so that mistakes stop CMake.
-    (plan,) = plan_modules(project, call.environ())
-    _check_launcher(config)
-    units = [unit for library in plan.libraries for unit in library.units]
-    sources = sorted({unit.name for unit in units})
-    embedded = find_headers(config, project.root)
-    headers = {name for unit in units for name in unit.header_files}.union(plan.headers, embedded)
-    _check_names([*sources, *sorted(headers)], target)
-    call = dataclasses.replace(call, files=(*sources, *embedded))
-    replace_file(directory / "module.cmake", _variables(call, config, module, sources).encode())
-    call.write(directory)
-    if exported == "ON":
-        from cuda_ext.builder.sources import compilation_database as editors
-
-        try:
-            commands = editors.list_commands(project, call.environ())
-        except ToolchainError as error:
-            _show(f"{call_of(target)}: {editors.FILE_NAME} is not written: {error}")
-        else:
-            editors.write(directory / editors.FILE_NAME, commands)
-
-
-def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[str]) -> str:
-    """Write the variables of ``module.cmake``. Raises :class:`ConfigError`."""
-    root = Path(call.root)
-    fixed = escape(call.root)  # CMake's globs have the same wildcards
-    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
-    variables = {
-        "module": [module],
-        "name": [config.name],
-        "path": [config.name.replace(".", "/")],
-        "sources": sources,
-        "code": [source_name(config.name)] if call.embed != "none" else [],
-        "on_demand": ["ON"] if call.jit or config.settings.headers else [],
-        "globs": [f"{fixed}/{pattern}" for pattern in patterns if "**" not in pattern],
-        "recursive_globs": [f"{fixed}/{p.replace('**/', '')}" for p in patterns if "**" in p],
-        "pyproject": [str(root / "pyproject.toml")] if call.pyproject else [],
-        "python_destination": [call.python_destination] if call.python_destination else [],
-        "depends": call.depends,
-    }
-    if split := [value for values in variables.values() for value in values if ";" in value]:
-        problem = f"{split[0]!r} has a semicolon, which separates values in CMake"
-        raise ConfigError(problem, where=call_of(call.target), remedy="rename it")
-    quoted = {name: re.sub(r'([\\"$])', r"\\\1", ";".join(values)) for name, values in variables.items()}
-    return "".join(f'set(cuda_ext_{name} "{text}")\n' for name, text in quoted.items())
-
-
-def _decode(text: bytes, target: str) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"an argument has the byte {text[error.start]:#04x}, which is not UTF-8",
-            where=call_of(target),
-            remedy="save the CMakeLists.txt as UTF-8",
-        ) from None
-
-
-def _check_names(names: Iterable[str], target: str) -> None:
-    """No file has a name that CMake, Ninja or Make would change or divide."""
-    for name in names:
-        if found := re.search(r'["%*:;<>^`|]', name):
-            raise ConfigError(
-                f"{name!r} has the character {found[0]!r}, which build tools do not accept in file names",
-                where=call_of(target),
-                remedy="rename it",
-            )
-
-
-def _check_launcher(config: ModuleConfig) -> None:
-    if (launcher := config.settings.launcher) and not shutil.which(launcher):
-        where = config.key_path("launcher")
-        raise ConfigError(f"{launcher!r} is not on PATH", where=where, remedy="install it, or leave it out")
-
-
 def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
     """Compile the module; write C++, and its files below ``python``, ``include`` and ``embedded``.
 
     These directories are the build tree's own: whatever else they hold is removed.
     """
+    from cuda_ext.builder.package.depfile import render_depfile
     from cuda_ext.builder.session import build_project
+    from cuda_ext.facts.manifest import FILE_NAME
+    from cuda_ext.integrations.cmake.module_call import Call
 
     call = Call.read(directory, target)
-    _spell_settings(call.pyproject)
+    if not call.pyproject:
+        os.environ[IN_CMAKE] = "1"
     project = call.project()
     (package,) = build_project(project, _show, call.environ())
     place = Path("python", *package.name.split("."))
@@ -176,6 +60,7 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
     byproducts = {(place / FILE_NAME).as_posix()}
     if call.embed != "none":
         from cuda_ext.builder.cpp import generate_cpp
+        from cuda_ext.builder.sources.globs import find_headers
         from cuda_ext.builder.sources.module_sources import Sources
 
         (config,) = project.modules
@@ -208,6 +93,8 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
 
 def _write(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write `files` below `directory`, the package as a whole; remove others from the directories of ours."""
+    from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
+
     package = {name.removeprefix("python/"): files[name] for name in files if name.startswith("python/")}
     replace_directory(directory / "python", package)
     others = {directory / name: content for name, content in files.items() if not name.startswith("python/")}

@@ -18,6 +18,7 @@ from cuda_ext.builder.package.generate import Package
 from cuda_ext.facts import manifest
 from cuda_ext.facts.manifest import Image, Manifest, Unit
 from cuda_ext.facts.sources import Source
+from tests.fixtures import cpp_modules
 from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 
 CASES = {
@@ -184,6 +185,13 @@ def test_a_program_holds_every_byte_aligned_and_terminated(embed, tmp_path):
     for name, content in texts.items():
         assert (found / name.replace("/", ".")).read_bytes() == content + b"\0", name
     assert len(list(found.iterdir())) == len(files) + len(texts)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("embed", ["incbin", "literal"])
+def test_a_module_has_a_name_beyond_ascii(embed, tmp_path):
+    module = write_cpp(cpp_modules.package_of(name="größe.é"), tmp_path, embed)
+    compile_cpp("-fsyntax-only", f"-I{tmp_path / 'include'}", tmp_path / module.source)
 
 
 USER = """
