@@ -39,26 +39,26 @@ sources = ["device/gemm_hopper.cu"]
 architectures = ["sm_90a"]
 ```
 
-Without any key, one module `kernels` in the project's package has the kernels of `device/*.cu`.
+Without any key, the module `kernels` in the project's package has the kernels of `device/*.cu`.
 
-Paths are relative to the project's root, must stay within it, and have forward slashes. In a glob, `*` is any
-characters of a name, `?` one, `[ab]` one of these, and `**` between slashes any number of directories:
-`device/*.cu` are the sources in `device`, `device/**/*.cu` also those below it. Wildcards do not match names
-that begin with a dot. A glob that matches nothing is an error.
+Write paths relative to the project's root, within it, and with forward slashes. In a glob, `*` matches any
+characters of a name, `?` one character, `[ab]` one of these, and `**` between slashes any directories:
+`device/*.cu` matches the sources in `device`, `device/**/*.cu` also those below. Wildcards do not match
+names that begin with a dot. A glob that matches nothing is an error.
 
 ## Keys of modules
 
-Keys of a module's table, or of `[{TABLE}]` as defaults for all modules.
+Set these in a module's table, or in `[{TABLE}]` as defaults for all modules.
 """
 _OF_OVERRIDES = """\
 ## Keys of overrides
 
-Keys of the tables in `overrides` only, beside `sources`: paths or globs that select sources of the module.
+Only tables in `overrides` have these keys. Their `sources` select sources of the module by paths or globs.
 """
 _OF_BUILD = f"""\
 ## Keys of the build
 
-Keys of `[{TABLE}]` only.
+Set these in `[{TABLE}]` only.
 """
 
 # An example for each key, in TOML.

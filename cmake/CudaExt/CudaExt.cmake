@@ -37,46 +37,46 @@ Compile device sources, and embed them in C++ and in a Python package::
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>])
 
-``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>``, where
-``example_project.kernels`` is the import name; they need C++17 and no CUDA. The kernels are in the namespace
-``example_project::kernels``, or that of ``CXX_NAMESPACE``. The library can be installed and exported with its headers,
+``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>`` for the import name
+``example_project.kernels``, and need C++17 but no CUDA. The kernels are in the namespace ``example_project::kernels``,
+or that of ``CXX_NAMESPACE``. You can install and export the library with its headers:
 ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
 
 With ``PYTHON_ONLY`` there is no library and no C++: ``<target>`` is a custom target that builds the Python package, as
-part of ``all``. This is the default in a project that has not enabled the language CXX.
+part of ``all``. This is the default in a project without the language CXX.
 
-``JIT`` compiles kernels that were not built ahead when the program runs, in C++ and in Python. Without ``JIT``, C++ does
-not compile them; Python does if the package contains its sources, which is the default. With ``JIT OFF``, neither does.
+With ``JIT``, C++ and Python programs compile missing kernels when they run. Without ``JIT``, only Python does, if the
+package contains its sources, which is the default. With ``JIT OFF``, neither does.
 
 Instantiations of Python functions, such as Triton's, contain the types of their parameters:
 ``INSTANTIATE "scale(x: *fp32, n: i32, BLOCK=128)"``.
 
-``EMBED_SOURCES`` are device headers and sources that the header declares by name, with the headers that they include, for
-``cuda_ext::compile`` or for NVRTC. A module may consist of them alone.
+``EMBED_SOURCES`` are device headers and sources, with the headers that they include, for ``cuda_ext::compile`` or for
+NVRTC. The generated header declares them by name. A module may consist of them alone.
 
-The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and have the same meaning; ``include-dirs``
-is ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
-Boolean keys, such as ``LINK``, need no value; 0 and 1 are OFF and ON. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
-``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT`` the keys are read from
-the pyproject.toml in ``PROJECT_SOURCE_DIR``.
+The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
+``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR``. Boolean
+keys, such as ``LINK``, need no value; 0 and 1 are OFF and ON. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
+``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT``, the keys come from the
+pyproject.toml in ``PROJECT_SOURCE_DIR``.
 
 ``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``, ``90``
-for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both. The compiler and
-the architectures are checked when the project is configured.
+for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both. CMake checks
+the compiler and the architectures when it configures the project.
 
 If ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
 directory tells clangd how to read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
-a ``.clangd`` beside the project's CMakeLists.txt names the directory::
+you name the directory in a ``.clangd`` beside the project's CMakeLists.txt::
 
   If:
     PathMatch: device/.*
   CompileFlags:
     CompilationDatabase: build/cuda_ext/<target>
 
-``DEPENDS`` are targets and files that must be built before the sources are compiled, such as generated headers.
+``DEPENDS`` are targets and files that must exist before the sources are compiled, such as generated headers.
 
-The Python package is installed into ``PYTHON_DESTINATION``, as the component ``<target>``; under scikit-build-core, into
-the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names. The
+CMake installs the Python package into ``PYTHON_DESTINATION``, as the component ``<target>``, and under scikit-build-core
+into the wheel. In the build tree, the target property ``CUDA_EXT_PYTHON_PACKAGE`` names the directory of the package. The
 directories ``python``, ``include`` and ``embedded`` of ``cuda_ext/<target>`` in the binary directory belong to the
 function, which removes all other files from them.
 #]=======================================================================]

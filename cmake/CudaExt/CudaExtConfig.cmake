@@ -12,12 +12,12 @@ A requested version must have the same minor version (``SameMinorVersion``) or b
 The package defines :command:`cuda_ext_add_module` and
 
 ``CudaExt::loader``
-  For code that includes ``cuda_ext/interface.hpp`` but no generated header, for example to catch ``cuda_ext::Error``.
+  A target for code that includes ``cuda_ext/interface.hpp`` but no generated header, as to catch ``cuda_ext::Error``.
 ``CudaExt_PYTHON_EXECUTABLE``
-  The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of the
-  environment that this package is installed in, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first
-  on PATH. It may be set before :command:`find_package`, which then fails if that Python cannot be used, or at any
-  time before :command:`cuda_ext_add_module`.
+  The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of this
+  package's environment, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first on PATH. You can set it at any
+  time before :command:`cuda_ext_add_module`. If you set it before :command:`find_package`, this command fails if that
+  Python cannot be used.
 #]=======================================================================]
 if(CMAKE_VERSION VERSION_LESS 3.24)
   set(CudaExt_FOUND FALSE)

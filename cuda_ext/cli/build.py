@@ -47,14 +47,17 @@ if TYPE_CHECKING:
     "--output",
     metavar="DIR",
     type=NEW_DIRECTORY,
-    help="Put the packages into this directory, by their import names, instead of the source tree.",
+    help="Write the packages into this directory, under their import names, instead of the source tree.",
 )
 @click.option("--report", metavar="FILE", type=FILE, help="Write an HTML page about the build.")
 @click.option("--trace", metavar="FILE", type=FILE, help="Write a trace for Perfetto or Chrome.")
 @click.option(
-    "--depfile", metavar="FILE", type=FILE, help="Write the dependencies of the output, for Ninja and Make."
+    "--depfile",
+    metavar="FILE",
+    type=FILE,
+    help="Write the dependencies of the output, for Ninja and Make.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show the commands of the compilers.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the compilers' commands.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
     directory: Path,
@@ -69,13 +72,12 @@ def build(
 ) -> None:
     """Compile the kernels of a project in place.
 
-    DIR holds the project's pyproject.toml; it is the current directory by default. The packages that its
-    [tool.cuda_ext] table describes are put into the source tree, among the Python modules, where version
-    control ignores them. Nothing is installed, and only what has changed is compiled.
+    DIR is the directory of the project's pyproject.toml, by default the current one. The command writes the
+    packages that the [tool.cuda_ext] table describes into the source tree, among the Python modules. Version
+    control ignores them. It compiles only what has changed, and installs nothing.
 
-    With --output they are put where another build tool needs them, beside what is there. --depfile tells that
-    tool when to run this command again; the outputs in the depfile are then the directories of the top-level
-    packages.
+    For another build tool, --output chooses the directory; other files there stay. --depfile tells that tool
+    when to run this command again. The outputs in the depfile are the directories of the top-level packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile, render_depfile
     from cuda_ext.builder.package.in_place import check_outside, write_in_place
@@ -102,7 +104,7 @@ def build(
     if depfile:
         for other, option in ((report, "--report"), (trace, "--trace")):
             if other and other.resolve() == depfile.resolve():
-                raise Failure(f"is to be the file of {option} too", where="--depfile", remedy="name another")
+                raise Failure(f"{option} names this file, too", where="--depfile", remedy="name another")
         check_replaceable(depfile, "depfile of a build", is_depfile)
         inputs = _list_inputs(project)  # before the outputs exist
     options = {

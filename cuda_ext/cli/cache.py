@@ -26,7 +26,7 @@ from cuda_ext.toolchain.programs.bundled_headers import measure_unpacked, remove
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def cache(context: click.Context, as_json: bool) -> None:
-    """Show place and size of the cache, or clear it."""
+    """Show the place and the size of the cache, or clear it."""
     if context.invoked_subcommand is not None:
         return
     store = local_store(os.environ)
@@ -56,12 +56,13 @@ def cache(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--headers",
     is_flag=True,
-    help="Remove NVRTC's unpacked headers too. No other process may be compiling with them.",
+    help="Remove NVRTC's unpacked headers, too, while no other process compiles with them.",
 )
 def clear(headers: bool) -> None:
     """Remove compiled code from the cache of this machine.
 
-    Other processes may be using it: at worst, they compile again. Files that do not belong to the cache stay.
+    Other processes may use the cache meanwhile; at worst, they compile again. Files that do not belong to the
+    cache stay.
     """
     store = local_store(os.environ)
     flaw, remedy = find_flaw(store.directory)

@@ -10,7 +10,7 @@ import cuda_ext
 def cmake_dir() -> None:
     """Print the directory for CMAKE_PREFIX_PATH.
 
-    CMake finds the package CudaExt there, with the function cuda_ext_add_module.
+    There CMake finds the package CudaExt, which has the function cuda_ext_add_module.
     """
     package = Path(cuda_ext.__file__).parent
     # A checkout has the folder beside the package, and an installed package has it inside.

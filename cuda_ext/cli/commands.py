@@ -103,8 +103,8 @@ def commands() -> None:
 
     \b
       cuda-ext init my-project && cd my-project   a project to start from
-      pip install ".[test]" && pytest             its wheel, and its test
+      pip install ".[test]" && pytest             build, install and test it
       cuda-ext doctor                             if that does not work
 
-    Each command has a --help with examples. With --json, output is for programs.
+    The --help of each command has examples. --json prints output for programs.
     """

@@ -22,14 +22,14 @@ Examples:
 def compile_commands(directory: Path, output: Path | None) -> None:
     """Write compile_commands.json, for editors with clangd.
 
-    DIR holds the project's pyproject.toml; it is the current directory by default. The file says for each
-    device source how it is compiled, so that the editor completes code, finds definitions and reports errors
-    as the build does. No CUDA toolkit is needed, and no clang other than the editor's clangd.
+    DIR is the directory of the project's pyproject.toml, by default the current one. The file tells clangd
+    how each device source is compiled, so that the editor completes code, finds definitions and reports the
+    errors of a build. You need no CUDA toolkit, and no clang other than the editor's clangd.
 
-    The file is written to the directory that holds all device code, such as device/, where clangd finds it
-    before those of other programs. Its entries for other files stay. It contains paths of this machine: keep
-    it out of version control, and run the command again when sources are added, settings change, or the
-    Python environment moves.
+    The command writes the file to the directory of all device code, such as device/, where clangd finds it
+    before files of other programs. Its entries for other sources stay. The file contains paths of this
+    machine: keep it out of version control. Run the command again after you add sources, change settings, or
+    move the Python environment.
     """
     from cuda_ext.builder.sources.compilation_database import choose_place, list_commands, write
 

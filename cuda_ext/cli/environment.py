@@ -17,19 +17,19 @@ VARIABLES = {
     "CUDA_EXT_CACHE": "the cache: a directory, or the URL of a shared one",
     "CUDA_EXT_CACHE_SIZE": "the maximum size of the cache, such as 5G; 0 turns it off",
     "CUDA_EXT_JIT": "0 turns compilation on demand off",
-    "CUDA_EXT_DEBUG": "1 checks every launch before and after it, which is slow",
+    "CUDA_EXT_DEBUG": "1 adds checks before and after every launch, which is slow",
     "CUDA_EXT_REPORT": "the HTML report that a build writes",
     "CUDA_EXT_TRACE": "the trace for Perfetto that a build writes",
-    "CUDA_EXT_EXECUTOR": "module:function that returns the executor of compilations",
-    "CUDA_EXT_RECORD": "where launches are recorded: cuda-ext record sets it",
-    "CUDA_EXT_DASK_SCHEDULER": "the Dask scheduler whose workers compile",
+    "CUDA_EXT_EXECUTOR": "module:function; the function returns an executor that compiles",
+    "CUDA_EXT_RECORD": "the directory that cuda-ext record sets for records of launches",
+    "CUDA_EXT_DASK_SCHEDULER": "the Dask scheduler, whose workers compile",
     "CUDAARCHS": "architectures that replace those of the project",
     "MAX_JOBS": "the number of processes that compile at once",
-    "CUDA_EXT_TIMEOUT": "the seconds that one compilation may take",
+    "CUDA_EXT_TIMEOUT": "the time limit of one compilation in seconds",
     "CUDA_PATH": "a CUDA toolkit",
-    "CUDA_HOME": "a CUDA toolkit, after CUDA_PATH",
+    "CUDA_HOME": "a CUDA toolkit, if CUDA_PATH is not set",
     "NVCC_CCBIN": "the host compiler of nvcc",
-    "CUDA_VISIBLE_DEVICES": "the GPUs that a process sees",
+    "CUDA_VISIBLE_DEVICES": "the GPUs that a process can use",
 }
 
 # The option of commands that compile.
@@ -39,7 +39,7 @@ ARCHITECTURES = click.option(
     metavar="sm_90",
     type=TEXT,
     multiple=True,
-    help="Compile for this target; repeat it for several. By default, those of the project.",
+    help="Compile for this architecture; repeat the option for several. By default, those of the project.",
 )
 
 

@@ -32,24 +32,24 @@ from cuda_ext.errors import CacheWarning
     metavar="sm_90",
     type=TEXT,
     multiple=True,
-    help="The architecture of a GPU; repeat it for several. By default, those of this machine.",
+    help="The architecture of a GPU; repeat the option for several. By default, this machine's GPUs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str], as_json: bool) -> None:
-    """Compile ahead what would be compiled on demand.
+    """Compile kernels now that would be compiled on demand.
 
-    The results are kept in the cache, for example for a container image or before a cluster starts.
+    The cache keeps the results, for example for a container image or before a cluster starts.
 
     MODULE is the import name of a module of kernels, such as example_project.kernels. Each EXPRESSION names a
-    kernel in C++, such as "axpy<__half>". Without any, all kernels of the module are compiled for the GPUs
-    that it has no image for.
+    kernel in C++, such as "axpy<__half>". Without an EXPRESSION, the command compiles all kernels of the
+    module for each GPU that the module has no image for.
     """
     from cuda_ext.cache.open_store import why_not_used
     from cuda_ext.runtime.compilation import prepare
 
     kernels = _import_kernels(module)
     if reason := why_not_used(os.environ):
-        raise Failure(f"nothing can be kept: {reason}")
+        raise Failure(f"the results cannot be kept: {reason}")
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("error", CacheWarning)  # a result that is not kept is useless here

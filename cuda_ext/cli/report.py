@@ -26,16 +26,16 @@ _FILE = "build/kernels.html"
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option("-o", "--output", metavar="FILE", type=FILE, help=f"Write this file instead of {_FILE}.")
 @ARCHITECTURES
-@click.option("--fresh", is_flag=True, help="Compile all of it, whatever the cache has, to see all times.")
+@click.option("--fresh", is_flag=True, help="Compile everything, even what the cache has, to see all times.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
 def report(
     directory: Path, output: Path | None, architectures: Sequence[str], fresh: bool, is_opened: bool
 ) -> None:
     """Write an HTML page about a project's kernels.
 
-    It shows where the time of a build goes, the size of each image and what its bytes are for, the registers
-    and spills of each kernel, and what has changed since the page that it replaces. DIR holds the project's
-    pyproject.toml; it is the current directory by default. The source tree stays as it is.
+    The page shows where a build spends its time, the size and the parts of each image, the registers and
+    spills of each kernel, and the changes since the previous page. DIR is the directory of the project's
+    pyproject.toml, by default the current one. The command does not change the source tree.
     """
     from cuda_ext.builder.session import build_project
 

@@ -209,7 +209,7 @@ def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> N
     both = ("--report", tmp_path / "one", "--trace", tmp_path / "one")
     assert "one: is to be both the report and the trace" in refusal(tmp_path, *both)
     both = ("--report", tmp_path / "one", "--depfile", tmp_path / "one")
-    assert "--depfile: is to be the file of --report too" in refusal(tmp_path, *both)
+    assert "--depfile: --report names this file, too" in refusal(tmp_path, *both)
 
 
 # What the output depends on.

@@ -140,7 +140,7 @@ def test_without_a_gpu_architectures_must_be_named(prepare: Prepare) -> None:
 def test_without_a_cache_nothing_is_compiled(prepare: Prepare, tmp_path: Path) -> None:
     arguments = ("p.kernels", "--arch=sm_90")
     assert refused(prepare(*arguments, CUDA_EXT_CACHE_SIZE="0")).startswith(
-        "nothing can be kept: the cache is turned off by CUDA_EXT_CACHE_SIZE=0"
+        "the results cannot be kept: the cache is turned off by CUDA_EXT_CACHE_SIZE=0"
     )
     (tmp_path / "file").write_text("mine")
     assert "a file is where a directory should be; move it" in refused(

@@ -66,11 +66,11 @@ class Settings:
     architectures: tuple[str, ...] = _key(
         strings("all-major", 'a string such as "sm_90"', pattern=_ARCHITECTURE),
         ("all-major",),
-        "Targets in nvcc's spelling: `sm_90a` for machine code, `compute_90` for PTX, or `all`, `all-major`, "
-        "`native`. The environment variable `CUDAARCHS` replaces them, but not those of an override.",
+        "The architectures to compile for, in nvcc's spelling: `sm_90a` for machine code, `compute_90` for "
+        "PTX, or `all`, `all-major`, `native`. `CUDAARCHS` replaces these, but not those of an override.",
     )
     include_dirs: tuple[str, ...] = _key(
-        strings(), (), "Directories of the project that are searched for headers."
+        strings(), (), "Directories of the project that the compiler searches for headers."
     )
     compiler: Literal["nvrtc", "nvcc"] = _key(
         choice("nvrtc", "nvcc"),
@@ -97,15 +97,15 @@ class Settings:
     options: tuple[str, ...] = _key(
         OPTIONS,
         (),
-        "Further options, passed to the compiler unchanged. An option that has its own key is an error. With "
+        "Further options, passed to the compiler unchanged. An option with its own key is an error. With "
         "NVRTC, so is an option that only nvcc has.",
     )
     pre_include: tuple[str, ...] = _key(
-        strings(), (), "Headers that are included before the first line of each source."
+        strings(), (), "Headers that the build includes before the first line of each source."
     )
-    fast_math: bool = _key(FLAG, False, "Faster, less exact floating-point functions.")
+    fast_math: bool = _key(FLAG, False, "Use faster, less exact floating-point functions.")
     relaxed_constexpr: bool = _key(
-        FLAG, False, "Lets device code call `constexpr` functions without `__device__`."
+        FLAG, False, "Let device code call `constexpr` functions without `__device__`."
     )
     std_headers: bool = _key(
         FLAG,
@@ -117,59 +117,58 @@ class Settings:
     host_code: Literal["keep", "skip"] = _key(
         choice("keep", "skip"),
         "keep",
-        "With `skip`, NVRTC does not see host code in device sources and their headers: functions and "
+        "With `skip`, the build hides host code in sources and their headers from NVRTC: functions and "
         "variables without a specifier such as `__device__`, and includes such as `<vector>` and "
-        "`<torch/extension.h>`. The build lists what it left out. nvcc compiles host code anyway.",
+        "`<torch/extension.h>`. It lists what it left out. nvcc compiles host code anyway.",
     )
     instantiate: tuple[str, ...] = _key(
         INSTANTIATIONS,
         (),
-        'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table expands '
-        'to all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
+        'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table stands '
+        'for all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
     )
     constants: tuple[str, ...] = _key(
         CONSTANTS,
         (),
         'Constants of the code, as C++ expressions: `["Traits<128, 4>::kSmemSize", "sizeof(Params)"]`. The '
-        "build asks the compiler for their values, which may differ by architecture. They are "
-        '`kernels.constants["..."]` in Python and `constexpr` in the C++ header.',
+        "build asks the compiler for their values, which may differ by architecture. You read them as "
+        '`kernels.constants["..."]` in Python, and as `constexpr` values in C++.',
     )
     split_instantiations: bool | int = _key(
         PARTS,
         False,
         "Compile each instantiation of a source separately and in parallel, into its own fatbin. A number "
-        "divides the instantiations into as many parts, each with a fatbin; one more at the end changes one "
-        "part. Not supported for sources with `__device__` or `__constant__` variables.",
+        "divides the instantiations into that many parts, each with a fatbin; adding one at the end changes "
+        "one part. Sources with `__device__` or `__constant__` variables do not support this.",
     )
     variants: tuple[Variants, ...] = _key(
         VARIANTS,
         (),
-        "Names that stand for several kernels. A launch takes the first whose condition holds. The last one "
-        'has no condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
+        "Names that stand for several kernels. A launch takes the first kernel whose condition holds. The "
+        'last has none: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
     )
     compress: Compression = _key(
         choice(*get_args(Compression)),
         "size",
         "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer. "
-        "`size` takes about 0.6 s for each MiB of an image, once; `balance` takes 0.01 s and gives files a "
+        "For each MiB of an image, `size` takes about 0.6 s, once; `balance` takes 0.01 s, and files are a "
         "third larger.",
     )
     emit: Emit = _key(
         choice(*get_args(Emit)),
         "fatbin",
-        "The output for each source: one fatbin, or separate images as cubins, PTX or LTO-IR for other "
-        "linkers.",
+        "The output for each source: one fatbin, or separate files for other linkers: cubins, PTX or LTO-IR.",
     )
     jit: bool = _key(
         FLAG,
         True,
-        "Embed the sources and headers in the package, so that missing kernels are compiled on demand. "
-        "Sources that NVRTC cannot compile are left out.",
+        "Embed the sources and headers in the package, to compile missing kernels on demand. The build "
+        "leaves out sources that NVRTC cannot compile.",
     )
     headers: tuple[str, ...] = _key(
         strings(),
         (),
-        "Headers to embed in addition to those that the sources include: paths or globs within the project.",
+        "Headers to embed besides those that the sources include: paths or globs within the project.",
     )
     link: bool = _key(
         FLAG,
@@ -197,11 +196,11 @@ class BuildSettings:
     editable_rebuild: bool = _key(
         FLAG,
         False,
-        "Compile changed sources when a module of an editable install is imported; without it, the import "
-        "warns of them. The importing environment needs a compiler, such as that of `cuda-ext[cu13]`, only "
-        "if sources have changed. If the compilation fails, the import fails. Supported by setuptools and "
-        "hatchling. scikit-build-core and meson-python have their own rebuilding, and CMake has none. On "
-        "file systems without locks, the import of changed sources fails until `cuda-ext build` has run.",
+        "Compile changed sources when you import a module of an editable install. Without this key, the "
+        "import warns of them. To compile, the importing environment needs a compiler, such as that of "
+        "`cuda-ext[cu13]`. If the compilation fails, the import fails. setuptools and hatchling support the "
+        "key; scikit-build-core and meson-python rebuild in their own way, and CMake does not rebuild. On "
+        "file systems without locks, the import of changed sources fails until you run `cuda-ext build`.",
     )
 
 
@@ -214,10 +213,10 @@ BUILD_KEYS = _keys(BuildSettings)
 
 # The documentation of the keys whose values are tables of keys.
 TABLES = {
-    "modules": "A table for each module, under its import name in quotes. By default one module with the "
-    "default settings, `kernels` in the project's package.",
-    "overrides": "Settings of single sources, as an array of tables; later ones take precedence. "
-    "`instantiate` adds to the instantiations of a source; all other keys replace its settings.",
+    "modules": "A table for each module, under its import name in quotes. By default one module "
+    "with the default settings: `kernels` in the project's package.",
+    "overrides": "Settings of single sources, as an array of tables. Later tables take precedence. "
+    "`instantiate` adds to a source's instantiations; all other keys replace its settings.",
 }
 
 # The keys that an override may set, since they concern a single translation unit.
@@ -238,8 +237,8 @@ OVERRIDABLE = (
 # The keys that only an override has.
 OVERRIDE_KEYS = {
     "kernels": KERNELS.described(
-        "Descriptions of the kernels in sources that are already compiled. Only described kernels can be "
-        'launched. Example: `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, '
+        "Descriptions of the kernels in compiled sources, such as cubins. You can launch only described "
+        'kernels. Example: `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, '
         'float* b, int n)", block = [128, 1, 1], shared = 49152 }]`.',
     ),
     "tuning": TEXT.described(

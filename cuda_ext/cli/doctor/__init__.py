@@ -38,12 +38,12 @@ class Section:
 def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> None:
     """Find out what prevents builds or launches.
 
-    This checks compilers, the driver and its GPUs, the cache, the environment, the project in the current
-    directory, and all installed modules of kernels: whether each has an image for each GPU. Nothing is
-    compiled, imported or changed.
+    The command checks compilers, the driver and its GPUs, the cache, the environment, and the project in the
+    current directory. It also checks whether each installed module of kernels has an image for each GPU. It
+    compiles, imports and changes nothing.
 
-    With MODULE, the import name of a module of kernels or of a package with such modules, only those are
-    checked, and all of their files are read.
+    MODULE is the import name of a module of kernels, or of a package with such modules. With it, the command
+    checks only these modules, and reads all their files.
 
     The exit code is 1 if there is a problem. A missing GPU is not a problem.
     """

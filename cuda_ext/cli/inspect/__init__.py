@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     "pattern",
     metavar="PATTERN",
     type=TEXT,
-    help="Only these kernels, such as axpy or '*<double*'.",
+    help="Show only these kernels, such as axpy or '*<double*'.",
 )
-@click.option("--sizes", is_flag=True, help="Show what the bytes of each cubin are for, instead of kernels.")
+@click.option("--sizes", is_flag=True, help="Show the sizes of the parts of each cubin, instead of kernels.")
 @click.pass_context
 def inspect(
     context: click.Context, what: str, other: str | None, as_json: bool, pattern: str | None, sizes: bool
 ) -> None:
     """Show compiled kernels: registers, spills, sizes.
 
-    WHAT is a wheel, a fatbin, a cubin, PTX, a directory with modules of kernels in it, or the import name of
-    an installed one. With OTHER, show what changed from WHAT to OTHER. Nothing is imported, and no GPU is
-    needed.
+    WHAT is a wheel, a fatbin, a cubin, PTX, a directory with modules of kernels, or the import name of an
+    installed module. With OTHER, the command shows the changes from WHAT to OTHER. It imports nothing and
+    needs no GPU.
 
-    Damaged modules are reported and left out if there are others, and the exit code is 1.
+    It reports damaged modules and shows the others. The exit code is then 1.
     """
     from cuda_ext.cli.inspect.reading import read_contents
 
