@@ -105,6 +105,16 @@ static_assert(becomes<Mirror, Structure<Particle_>> && becomes<Mirror*, Pointer<
   Structure<Particle_>{particle}.get();
   Structure<Particle_>{mirror}.get();
 }
+[[maybe_unused]] void take_volatile(const volatile ns::Particle& particle, volatile int number, Kernel& kernel) {
+  Structure<Particle_>{particle}.get();
+  Opaque<4>{number}.get();
+  static_cast<void>(kernel.try_launch({1, 1}, particle, number));
+}
+struct Flags {  // trivially copyable, with its volatile members
+  volatile int first;
+  volatile float rest[3];
+};
+static_assert(becomes<Flags, Opaque<16>> && becomes<volatile ns::Particle&, Structure<Particle_>>);
 struct Unnamed_ : Class {  // as of a lambda
   static constexpr std::size_t size = 4;
 };

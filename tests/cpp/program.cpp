@@ -277,6 +277,36 @@ static void perform(const std::string& command, const std::string& operand) {
     const cuda_ext::Text text = made;
     return print({text.data, text.size});
   }
+  if (command == "empty") {  // nothing is held, without an initializer and after a move
+    cuda_ext::Kernel kernel = kernels::plain.kernel();
+    const cuda_ext::Kernel moved = std::move(kernel);
+    const cuda_ext::Library library;
+    void* arguments[] = {nullptr};
+    auto counted = [empty = 0](const auto& result) mutable {
+      return empty += !result && result.error().kind == cuda_ext::ErrorKind::argument;
+    };
+    counted(kernel.try_launch({1, 1}));
+    counted(kernel.try_launch_raw({1, 1}, arguments));
+    counted(kernel.try_prepare({1, 1}));
+    counted(kernel.try_handle());
+    counted(kernel.try_attribute(0));
+    counted(kernel.try_attributes());
+    counted(kernel.try_set_attribute(8, 1));
+    counted(kernel.try_blocks_per_multiprocessor(32));
+    counted(kernel.try_best_block());
+    counted(library.try_kernel("plain"));
+    counted(library.try_symbol("weights"));
+    counted(library.try_load());
+    print(std::to_string(counted(moved.try_launch({1, 1}))) + (library.gpu_available() ? " and a GPU" : ""));
+    return kernel.launch_raw({1, 1}, arguments);
+  }
+  if (command == "nameless") return kernels::cuda_ext_library().kernel(nullptr).launch({1, 1});
+  if (command == "constant") {  // results
+    const auto plain = kernels::cuda_ext_library().try_kernel("plain");
+    const auto symbol = kernels::cuda_ext_library().try_symbol("weights");
+    (*plain).launch({1, 1});
+    return print(plain.value().data().expression + std::string(" ") + std::to_string(symbol->size));
+  }
   if (command == "available") return print(kernels::cuda_ext_library().gpu_available() ? "yes" : "no");
   if (command == "solver") {
     Solver solver{cuda_ext::Library(kernels::cuda_ext_module)};

@@ -343,6 +343,7 @@ def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
     [
         *("named:plain", "named: :: plain", "named:plan", "named:quite_another", "named:axpy<int>"),
         *("named:axpy", "named:ov", "named:gemm<int>", "named:axpy<int", "symbol:weigths", "symbol:twice"),
+        *("named:weights", "named:::ns::table", "symbol:plain", "symbol: ov( int )", "nameless"),
     ],
 )
 def test_names(run: Program, command: str, messages: Messages) -> None:
@@ -417,6 +418,17 @@ def test_variables_have_types(run: Program) -> None:
 
 def test_inline_namespaces_alone_are_left_out_of_names(run: Program) -> None:
     assert run("expression").output == ["k<x::__y<a::b>,x::z,x::__y>"]
+
+
+def test_what_holds_nothing_is_an_argument_error(run: Program, messages: Messages) -> None:
+    done = run("empty")
+    messages(*done.output)
+    assert len(done.launches) == 1
+
+
+def test_results_can_be_constant(run: Program) -> None:
+    done = run("constant")
+    assert (done.output, done.launches) == (["plain 36"], [LAUNCH])
 
 
 def test_occupancy(run: Program) -> None:
@@ -645,6 +657,13 @@ def test_shared_objects_export_only_exceptions(shared_objects: tuple[Path, list[
 def test_nothing_runs_before_main(module: Path, shared_objects: tuple[Path, list[Path]]) -> None:
     assert not runs_code_at_start(module)
     assert not runs_code_at_start(module.parent / "plugin.o")
+
+
+def test_older_standards_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "older.cpp").write_text("#include <cuda_ext/interface.hpp>\n")
+    found = compiled("-std=c++14", "-fsyntax-only", tmp_path / "older.cpp", check=False)
+    first = next(line for line in found.splitlines() if "error" in line)
+    assert "cuda-ext's headers need C++17: compile with -std=c++17 or newer" in first
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

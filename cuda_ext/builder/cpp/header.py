@@ -262,7 +262,8 @@ def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[_Entit
         if names[symbol.name] == 1 and re.fullmatch(r"[^\W\d]\w*(?:::[^\W\d]\w*)*", symbol.name):
             base, extents = re.fullmatch(r"(.*?)((?:\[\d+\])*)", symbol.type, re.DOTALL).groups()  # type: ignore[union-attr]
             count = math.prod(map(int, re.findall(r"\d+", extents))) or 1
-            element = types.element(base, symbol.size // count, symbol.alignment)
+            unqualified = re.sub(r"^(?:(?:const|volatile) )+", "", base)
+            element = types.element(unqualified, symbol.size // count, symbol.alignment)
             scope = "cuda_ext_kernels::" if element.startswith(("type_", "Pointee")) else ""
             object_ = f"Variable<{index}, {symbol.size}, {scope}{element}>"
             yield symbol.name.split("::"), _Variable(object_, f"{base} {symbol.name}{extents}")

@@ -17,6 +17,10 @@
 #ifndef CUDA_EXT_INTERFACE_v0_1_0
 #define CUDA_EXT_INTERFACE_v0_1_0
 
+#if (defined(_MSVC_LANG) && _MSVC_LANG < 201703L) || (!defined(_MSVC_LANG) && __cplusplus < 201703L)
+#error "cuda-ext's headers need C++17: compile with -std=c++17 or newer (/std:c++17), or link the CMake target"
+#endif
+
 #undef CUDA_EXT_ABI
 #define CUDA_EXT_ABI v0_1_0
 

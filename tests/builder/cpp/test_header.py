@@ -563,6 +563,12 @@ def test_a_header_lists_its_kernels():
     assert "// ns::inner::scale(float factor) in device/axpy.cu\n" in text
 
 
+def test_a_volatile_variable_is_copied_from_plain_objects():
+    text = header(package_of(symbols=[Symbol("v", "v", 0, "device", "const volatile float[3]", 12)]))
+    assert "// const volatile float v[3]\n" in text
+    assert "cuda_ext_kernels::Variable<0, 12, float> v{}" in text
+
+
 def test_features_of_python_only_are_mentioned():
     assert "//   gemm: axpy_ if sm_90a and n > 3, else Library\n" in header(awkward())
 

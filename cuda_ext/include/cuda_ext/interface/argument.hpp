@@ -90,6 +90,12 @@ struct Bytes {
   unsigned char bytes[size];
 };
 
+// A launch copies the bytes of a volatile object, too.
+template <std::size_t size, class T>
+const Bytes<size>* bytes_of(const T& value) noexcept {
+  return const_cast<const Bytes<size>*>(&reinterpret_cast<const volatile Bytes<size>&>(value));
+}
+
 // A type of device code that a header cannot name. Derived structures have its `name`, which is empty if it
 // can be any class, and its `size` and `alignment`, which are 0 if they are not known.
 struct Class {
@@ -108,11 +114,11 @@ struct Pointee {};
 template <class T>
 inline constexpr bool is_class = std::is_class_v<T> || std::is_union_v<T>;
 
-// True if T has this name, as far as names tell.
+// True if T, volatile or not, has this name, as far as names tell.
 template <class T, class Named>
 constexpr bool is_type() noexcept {
   if constexpr (sizeof(Named::name) > 1) {
-    return is_named<T>(Named::name);
+    return is_named<std::remove_volatile_t<T>>(Named::name);
   } else {
     return is_class<T>;
   }
@@ -137,7 +143,7 @@ constexpr void check_layout() noexcept {
                 "this type has another size in device code; declare both alike, best in one header");
   static_assert(are_alignments_equal<alignof(T), Named::alignment>,
                 "this type has another alignment in device code; declare both alike, best in one header");
-  if constexpr (sizeof(T) == Named::size) Named::template check_members<T>();
+  if constexpr (sizeof(T) == Named::size) Named::template check_members<std::remove_cv_t<T>>();
 }
 
 // True if T is the enumeration of this name, or any enumeration if the name is not known.
@@ -176,7 +182,7 @@ class Opaque : public AlwaysFits {
   template <
       class T,
       std::enable_if_t<std::is_trivially_copyable_v<T> && !std::is_array_v<T> && sizeof(T) == size, int> = 0>
-  Opaque(const T& value) noexcept : value_(&reinterpret_cast<const Bytes<size>&>(value)) {}
+  Opaque(const T& value) noexcept : value_(bytes_of<size>(value)) {}
 
   const Bytes<size>& get() const noexcept { return *value_; }
 
@@ -189,7 +195,7 @@ template <class Named>
 class Structure : public AlwaysFits {
  public:
   template <class T, std::enable_if_t<is_type<T, Named>(), int> = 0>
-  Structure(const T& value) noexcept : value_(&reinterpret_cast<const Bytes<Named::size>&>(value)) {
+  Structure(const T& value) noexcept : value_(bytes_of<Named::size>(value)) {
     check_layout<T, Named>();
   }
 

@@ -146,6 +146,23 @@ struct CUDA_EXT_VISIBLE ToolchainError : Error {
 
 #endif
 
+// The error of a Kernel or a Library that is used though it holds none.
+inline Failure empty_handle() noexcept {
+  static constexpr ErrorInfo error{
+      ErrorKind::argument,
+      "this Kernel or Library is empty, as after a move or without an initializer; take one from "
+      "Library::kernel(), or from cuda_ext_library() of a generated header",
+      0, [](const ErrorInfo&, int) noexcept {},
+      [](const ErrorInfo& info) {
+#if CUDA_EXT_EXCEPTIONS
+        throw ArgumentError(info);
+#else
+        static_cast<void>(info);
+#endif
+      }};
+  return Failure(error);
+}
+
 // A value or an error. It is move-only, and compilers warn if it is discarded.
 template <class T>
 class [[nodiscard]] CUDA_EXT_VISIBLE Result {
@@ -165,12 +182,18 @@ class [[nodiscard]] CUDA_EXT_VISIBLE Result {
 
   // Only after a success.
   CUDA_EXT_HIDDEN T& operator*() & noexcept { return value_; }
+  CUDA_EXT_HIDDEN const T& operator*() const& noexcept { return value_; }
   CUDA_EXT_HIDDEN T&& operator*() && noexcept { return std::move(value_); }
   CUDA_EXT_HIDDEN T* operator->() noexcept { return &value_; }
+  CUDA_EXT_HIDDEN const T* operator->() const noexcept { return &value_; }
 
 #if CUDA_EXT_EXCEPTIONS
   // Throws the exception of the error if there is one.
   CUDA_EXT_HIDDEN T& value() & {
+    if (failure_) failure_.raise();
+    return value_;
+  }
+  CUDA_EXT_HIDDEN const T& value() const& {
     if (failure_) failure_.raise();
     return value_;
   }

@@ -8,7 +8,7 @@ struct Text {
   const char* data;
   std::size_t size;
 
-  Text(const char* text) noexcept : data(text), size(std::strlen(text)) {}
+  Text(const char* text) noexcept : data(text ? text : ""), size(std::strlen(data)) {}
   template <class T, class = decltype(std::declval<const T&>().data() + std::declval<const T&>().size())>
   Text(const T& text) noexcept : data(text.data()), size(text.size()) {}
 };
@@ -104,6 +104,7 @@ class CUDA_EXT_VISIBLE Held {
 
   CUDA_EXT_HIDDEN T& operator*() const noexcept { return *held_; }
   CUDA_EXT_HIDDEN T* operator->() const noexcept { return held_; }
+  CUDA_EXT_HIDDEN explicit operator bool() const noexcept { return held_ != nullptr; }
 
  private:
   T* held_;
@@ -129,33 +130,43 @@ class CUDA_EXT_VISIBLE Kernel {
     constexpr std::size_t count = sizeof...(Arguments);
     constexpr std::size_t sizes[count + 1] = {sizeof(Arguments)..., 0};
     void* addresses[count + 1] = {const_cast<void*>(address_of(arguments))..., nullptr};
+    if (!kernel_) return empty_handle();
     return kernel_->launch_checked(config, addresses, sizes, count);
   }
 
   // Launches the kernel with the addresses of the arguments, and checks nothing.
   CUDA_EXT_HIDDEN Result<void> try_launch_raw(const LaunchConfig& config, void** arguments) const noexcept {
+    if (!kernel_) return empty_handle();
     return kernel_->launch(config, arguments);
   }
 
   // Loads the kernel and raises its limits, as a launch with `config` does. After that, a launch is one call
   // of the driver, which it must be while a graph is captured.
   CUDA_EXT_HIDDEN Result<void> try_prepare(const LaunchConfig& config) const noexcept {
+    if (!kernel_) return empty_handle();
     return kernel_->prepare(config);
   }
 
   // Return the CUkernel, and its CUfunction_attributes on the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept { return kernel_->handle(); }
-  CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept { return kernel_->attribute(which); }
+  CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept {
+    if (!kernel_) return empty_handle();
+    return kernel_->handle();
+  }
+  CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept {
+    if (!kernel_) return empty_handle();
+    return kernel_->attribute(which);
+  }
   CUDA_EXT_HIDDEN Result<Attributes> try_attributes() const noexcept {
     int values[7] = {};
     for (int which = 0; which < 7; which++) {
-      auto value = kernel_->attribute(which);
+      auto value = try_attribute(which);
       if (!value) return std::move(value).failure();
       values[which] = *value;
     }
     return Attributes{values[4], values[3], values[1], values[2], values[0], values[5], values[6]};
   }
   CUDA_EXT_HIDDEN Result<void> try_set_attribute(int which, int value) const noexcept {
+    if (!kernel_) return empty_handle();
     return kernel_->set_attribute(which, value);
   }
 
@@ -163,9 +174,11 @@ class CUDA_EXT_VISIBLE Kernel {
   // block size with the highest occupancy. `shared` is the size of a block's dynamic shared memory in bytes.
   CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
                                                             std::size_t shared = 0) const noexcept {
+    if (!kernel_) return empty_handle();
     return kernel_->blocks_per_multiprocessor(threads, shared);
   }
   CUDA_EXT_HIDDEN Result<int> try_best_block(std::size_t shared = 0) const noexcept {
+    if (!kernel_) return empty_handle();
     return kernel_->best_block(shared);
   }
 
@@ -175,6 +188,7 @@ class CUDA_EXT_VISIBLE Kernel {
     try_launch(config, arguments...).value();
   }
   CUDA_EXT_HIDDEN void launch_raw(const LaunchConfig& config, void** arguments) const {
+    if (!kernel_) empty_handle().raise();
     kernel_->launch_or_raise(config, arguments);
   }
   CUDA_EXT_HIDDEN void prepare(const LaunchConfig& config) const { try_prepare(config).value(); }
@@ -197,7 +211,7 @@ class CUDA_EXT_VISIBLE Kernel {
       static constexpr const void* null = nullptr;
       return &null;
     } else {
-      return &reinterpret_cast<const unsigned char&>(argument);
+      return const_cast<const unsigned char*>(&reinterpret_cast<const volatile unsigned char&>(argument));
     }
   }
 
@@ -218,25 +232,32 @@ class CUDA_EXT_VISIBLE Library {
   CUDA_EXT_HIDDEN const ModuleData& data() const noexcept { return module_->data(); }
 
   // True if there is a driver and a GPU that can be used.
-  CUDA_EXT_HIDDEN bool gpu_available() const noexcept { return !module_->open_driver(); }
+  CUDA_EXT_HIDDEN bool gpu_available() const noexcept { return module_ && !module_->open_driver(); }
 
   // Finds the kernel of a name expression, "ns::axpy<float>"; white space is ignored. With JIT, an
   // instantiation that was not built is compiled for the GPU of the current context. For other GPUs, it is
   // compiled at its first launch there.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(Text name) const noexcept {
+    if (!module_) return empty_handle();
     auto kernel = module_->find_kernel(name);
     if (!kernel) return std::move(kernel).failure();
     return Kernel(**kernel);
   }
 
   // Finds the variable of this name on the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept { return module_->find_symbol(name); }
+  CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept {
+    if (!module_) return empty_handle();
+    return module_->find_symbol(name);
+  }
 
   // Loads everything that was built for the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_->load(); }
+  CUDA_EXT_HIDDEN Result<void> try_load() const noexcept {
+    if (!module_) return empty_handle();
+    return module_->load();
+  }
 
 #if CUDA_EXT_EXCEPTIONS
-  CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return Kernel(*module_->find_kernel(name).value()); }
+  CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return try_kernel(name).value(); }
   CUDA_EXT_HIDDEN Symbol symbol(Text name) const { return try_symbol(name).value(); }
   CUDA_EXT_HIDDEN void load() const { try_load().value(); }
 #endif

@@ -42,7 +42,7 @@ CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
 CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
                                              const std::size_t* sizes, std::size_t count) {
   const auto counted = [](std::size_t number) {
-    return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
+    return joined({number ? joined({number}) : "no", number == 1 ? " argument" : " arguments"});
   };
   std::string reason;
   if (count != parameters.size) {
@@ -270,8 +270,8 @@ CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given)
     std::size_t position = 0;
     while (!given[position]) position++;
     const Integer& integer = *given[position];
-    const std::string number = integer.is_signed ? std::to_string(static_cast<long long>(integer.bits))
-                                                 : std::to_string(integer.bits);
+    const std::string number =
+        integer.is_signed ? joined({static_cast<long long>(integer.bits)}) : joined({integer.bits});
     if (!description->is_described) {
       return failure(ErrorKind::argument, {"argument ", position + 1, ": ", number,
                                            " is out of the range of the parameter\n  in a launch of ",

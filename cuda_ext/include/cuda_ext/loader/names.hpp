@@ -131,6 +131,12 @@ inline bool is_of_program(const ModuleData& module) noexcept {
   return module.kernels.size && !module.kernels.begin()->is_described;
 }
 
+// Remove the :: of the global namespace.
+inline std::string_view unrooted(std::string_view name) noexcept {
+  while (!name.empty() && is_white_space(name.front())) name.remove_prefix(1);
+  return name.substr(0, 2) == "::" ? name.substr(2) : name;
+}
+
 // The error if no kernel or symbol has this name. `jit` says why an instantiation of a known template is not
 // compiled on demand.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
@@ -138,18 +144,23 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
   ListOfNames built;
   ListOfNames all;
   NearestName nearest(name);
+  const auto is_other = [&](const char* is, const char* use) {
+    return failure(ErrorKind::kernel_not_found, {module.name, ": '", name, "' is ", is, "; use ", use});
+  };
   for (const KernelData& kernel : module.kernels) {
     const std::string_view expression = kernel.expression;
     const std::string_view plain = plain_name(expression);
     nearest.consider(expression);
     nearest.consider(plain);
     all.add(expression);
+    if (is_spelled_alike(unrooted(name), expression)) return is_other("a kernel", "kernel()");
     if (!is_spelled_alike(plain, plain_name(name))) continue;
     built.add(expression);
   }
   for (const SymbolData& symbol : module.symbols) {
     nearest.consider(symbol.name);
     all.add(symbol.name);
+    if (is_spelled_alike(unrooted(name), symbol.name)) return is_other("a variable", "symbol()");
   }
   if (built.empty() && jit.empty()) {
     return failure(ErrorKind::kernel_not_found, {module.name, " has no kernel or symbol '", name, "'",
@@ -171,12 +182,6 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
     reason = joined({" stands for several kernels; name one of ", built.text()});
   }
   return failure(ErrorKind::kernel_not_found, {module.name, ": ", name, reason});
-}
-
-// Remove the :: of the global namespace.
-inline std::string_view unrooted(std::string_view name) noexcept {
-  while (!name.empty() && is_white_space(name.front())) name.remove_prefix(1);
-  return name.substr(0, 2) == "::" ? name.substr(2) : name;
 }
 
 // Finds the index of the kernel that `name` spells.

@@ -4,6 +4,8 @@
 
 #include "../interface.hpp"
 
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <string>
@@ -26,7 +28,11 @@ class Part {
 
   std::string text() const {
     if (kind_ == none) return std::string(text_);
-    return kind_ == negative ? std::to_string(static_cast<long long>(number_)) : std::to_string(number_);
+    // std::to_string has a table that gcc makes a unique symbol, with which a shared object is never unloaded.
+    char digits[24];
+    const auto absolute = kind_ == negative ? 0 - number_ : number_;
+    std::snprintf(digits, sizeof digits, "%s%llu", kind_ == negative ? "-" : "", absolute);
+    return digits;
   }
 
  private:

@@ -82,7 +82,7 @@ std::string distrust(const fs::path& directory) {
 
 void make_private_directory(const fs::path& path) { ::mkdir(path.c_str(), 0700); }
 
-std::string user_name() { return std::to_string(::geteuid()); }
+std::string user_name() { return joined({::geteuid()}); }
 
 #endif
 

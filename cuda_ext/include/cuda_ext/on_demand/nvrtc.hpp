@@ -176,6 +176,36 @@ std::string no_nvrtc(std::string_view reason) {
        "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
 }
 
+// Words errors about name expressions for the user: NVRTC appends these to the source, sorted, and names its
+// own text, __nv_name_map(2) for the first one.
+std::string describe_errors(const std::string& log, const Array<const char*>& expressions) {
+  constexpr std::string_view map = "__nv_name_map(";
+  std::vector<std::string_view> sorted(expressions.begin(), expressions.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::string text;
+  std::size_t last = 0;  // the line of the last error, since one mistake may have several
+  bool is_shown = true;
+  for (std::size_t begin = 0; begin < log.size();) {
+    const std::size_t end = std::min(log.find('\n', begin), log.size());
+    std::string line = log.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.compare(0, map.size(), map) == 0) {
+      const std::size_t number = std::strtoull(line.c_str() + map.size(), nullptr, 10);
+      is_shown = number != last && number >= 2 && number - 2 < sorted.size();
+      last = number;
+      if (is_shown) text += joined({"'", sorted[number - 2], "': ", line.substr(line.find("error: ")), "\n"});
+      is_shown = false;  // not the lines that quote the map
+    } else if (!is_shown) {
+      is_shown = line.empty();
+    } else if (line.find(" detected in the compilation of ") == line.npos) {
+      text += line + "\n";
+    }
+  }
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text;
+}
+
 // NVRTC. The constructor opens it; it is never closed.
 class Nvrtc {
  public:
@@ -200,7 +230,7 @@ class Nvrtc {
         library.find(list_architectures, "nvrtcGetSupportedArchs") &&
         library.find(create_, "nvrtcCreateProgram") && library.find(destroy_, "nvrtcDestroyProgram") &&
         library.find(add_name_, "nvrtcAddNameExpression") && library.find(compile_, "nvrtcCompileProgram") &&
-        library.find(get_lowered_, "nvrtcGetLoweredName") &&
+        library.find(get_lowered_, "nvrtcGetLoweredName") && library.find(describe_, "nvrtcGetErrorString") &&
         library.find(log_size_, "nvrtcGetProgramLogSize") && library.find(log_, "nvrtcGetProgramLog") &&
         library.find(cubin_size_, "nvrtcGetCUBINSize") && library.find(cubin_, "nvrtcGetCUBIN") &&
         library.find(ptx_size_, "nvrtcGetPTXSize") && library.find(ptx_, "nvrtcGetPTX");
@@ -249,7 +279,7 @@ class Nvrtc {
     if (code && program) read(program, log_size_, log_, log);
     log.erase(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
     destroy_(&program);
-    return code && log.empty() ? joined({"NVRTC: error ", code}) : log;
+    return code && log.empty() ? joined({"NVRTC: ", describe_(code)}) : describe_errors(log, expressions);
   }
 
   // Since 13.3, NVRTC contains the headers of CUDA and CCCL. Unpacks them once for each version, into the
@@ -328,6 +358,7 @@ class Nvrtc {
   Code (*add_name_)(Program program, const char* expression) = nullptr;
   Code (*compile_)(Program program, int count, const char* const* options) = nullptr;
   Code (*get_lowered_)(Program program, const char* expression, const char** lowered) = nullptr;
+  const char* (*describe_)(Code code) = nullptr;
   GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr;
   Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr;
   // Available since 13.3.

@@ -215,7 +215,8 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
                                           const CompileOptions& options) noexcept {
   return guarded([&]() -> Result<Library> {
     const std::string mistake = find_mistake(source, names, options);
-    if (mistake.empty()) return open_source(std::make_shared<SourceModule>(source, names, options));
+    // std::make_shared has a tag that gcc makes a unique symbol, as std::to_string has one.
+    if (mistake.empty()) return open_source(std::shared_ptr<SourceModule>(new SourceModule(source, names, options)));
     return failure(ErrorKind::argument, {options.name, options.name.empty() ? "" : ": ", mistake});
   });
 }
