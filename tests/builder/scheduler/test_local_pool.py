@@ -393,13 +393,16 @@ def test_more_workers_start_when_there_are_tasks_for_them() -> None:
     before = children()
     pool = WorkerPool(3, first=1)
     seen = [len(children() - before)]
-    for tasks in (1, 1, 50):
+    for tasks in (1, 1, *[50] * 20):  # on a busy machine, two workers may do 50 before the third starts
         for future in [pool.submit(TASK) for _ in range(tasks)]:
             with pytest.raises(BuildError, match="another nvrtc"):
                 future.result(timeout=300)
         seen.append(len(children() - before))
+        if seen[-1] == 3:
+            break
     pool.shutdown()
-    assert seen == [1, 1, 1, 3]
+    assert seen[:3] == [1, 1, 1]
+    assert seen[-1] == 3
     assert children() <= before
 
 

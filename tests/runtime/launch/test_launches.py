@@ -96,6 +96,8 @@ IMPORTED_BY_A_FIRST_LAUNCH = {
     "runtime",
     "runtime.arrays",
     "runtime.arrays.dtypes",
+    "runtime.created_kernels",
+    "runtime.demanded_calls",
     "runtime.driver",
     "runtime.driver._calls",
     "runtime.driver.cuda_h",
