@@ -7,13 +7,17 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cuda_ext.cli.terminal import DIRECTORY, Failure, find_project
+from cuda_ext.cli.terminal import DIRECTORY, Failure, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.recording.records import DIRECTORY as PLACE
-from cuda_ext.recording.records import RecordError, read_records
+from cuda_ext.recording.records import Launch, RecordError, describe_variation, read_records
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.project import Project
 
 
 @click.command(
@@ -29,19 +33,30 @@ from cuda_ext.recording.records import RecordError, read_records
 @click.option(
     "--records", metavar="DIR", type=DIRECTORY, help=f"The records; by default, {PLACE} in the project."
 )
+@click.option("--write", is_flag=True, help="Add what was launched to pyproject.toml, if it is not built.")
+@click.option("--check", is_flag=True, help="Fail if pyproject.toml does not build what was launched.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
-def record(project: Path, records: Path | None, program: Sequence[str]) -> None:
-    """Record the launches of a program.
+def record(project: Path, records: Path | None, write: bool, check: bool, program: Sequence[str]) -> None:
+    """Record the launches of a program, and build them.
 
     Each launch of a kernel in a Python process of PROGRAM is recorded once, with types, constants, shapes and
     the grid: those of modules of kernels, of Triton, cuTile and CuPy. Records of several runs add up. Without
     a GPU, launches of Triton and cuTile are not executed, so PROGRAM computes no results. Its exit code is
     that of this command.
+
+    --write adds what was launched, and is not built, to `instantiate` in pyproject.toml; nothing is removed.
+    It needs cuda-ext[record]. --check names it and fails, for example in continuous integration.
     """
-    root = find_project(project).root
+    found = find_project(project)
+    root = found.root
     place = (records or root / PLACE).absolute()
-    if not program:
-        raise click.UsageError("name a program, as in: cuda-ext record -- python -m pytest")
+    if bool(program) + write + check != 1:
+        raise click.UsageError(
+            "name a program, as in: cuda-ext record -- python -m pytest; or give --write or --check"
+        )
+    if write or check:
+        _compare(found, read_records(place), write)
+        return
     code = _run(program, place, root)
     try:
         _summarize(place)
@@ -65,6 +80,40 @@ def _run(program: Sequence[str], place: Path, root: Path) -> int:
         return run_in_foreground(program, recording.added_to(os.environ))
     except OSError as error:
         raise Failure(f"cannot be started: {error.strerror}", where=program[0]) from None
+
+
+def _compare(project: Project, launches: Sequence[Launch], write: bool) -> None:
+    """Show which of `launches` are not built, and add them to the table or fail."""
+    from cuda_ext.filesystem.atomic_directory import replace_file
+    from cuda_ext.recording.built_launches import add_to_table, compare
+
+    missing, unknown = compare(project.modules, project.root, launches)
+    for text in dict.fromkeys(f"{each.kernel} in {each.source or 'no file'}" for each in unknown):
+        click.echo(f"not compared: no module of the project has {text}")
+    for text in describe_variation(launches):
+        click.echo(text)
+    file = project.root / "pyproject.toml"
+    content = add_to_table(project, missing) if write else b""
+    for each in missing:
+        total = format_count(sum(launch.times for launch in each.launches), "launch", "launches")
+        click.echo(f"{shorten_path(file)}: {each.where}: {total} in {each.source} not built:", err=not write)
+        for text in each.instantiations:
+            click.echo(f"  {text}", err=not write)
+        for text in each.notes:
+            click.echo(f"  left out: {text}", err=not write)
+    if write:
+        replace_file(file, content)
+        count = sum(len(each.instantiations) for each in missing)
+        click.echo(f"{shorten_path(file)}: {format_count(count, 'instantiation')} added")
+    elif missing:
+        raise Failure(
+            "the table does not build what was launched",
+            where=shorten_path(file),
+            remedy="run cuda-ext record --write",
+        )
+    else:
+        total = format_count(len(launches), "recorded launch", "recorded launches")
+        click.echo(f"{shorten_path(file)} builds all {total}")
 
 
 def _summarize(place: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -19,6 +19,8 @@ from cuda_ext.filesystem.regular_file import read_file
 DIRECTORY = ".cuda_ext/record"  # within a project
 # Of launches that differ only in shapes, strides, numbers and grids, a process keeps the first.
 MOST_LAUNCHES = 200
+# A constant with more values than these, and sizes, had better be a parameter or a range.
+_MANY_VALUES = 8
 # The options that a Triton kernel has if nobody gives others.
 DEFAULT_OPTIONS = {"num_warps": "4", "num_stages": "3", "num_ctas": "1", "maxnreg": "None"}
 
@@ -125,3 +127,44 @@ def read_records(directory: Path) -> list[Launch]:
         counts.update(last)
     order = sorted(launches, key=lambda key: (launches[key].source, launches[key].kernel.partition("<")[0]))
     return [launches[key]._replace(times=counts[key]) for key in order]
+
+
+def describe_variation(launches: Iterable[Launch]) -> Iterator[str]:
+    """Yield a message for each constant with many values, and for kernels of which not all were recorded."""
+    constants: dict[tuple[str, str, str], dict[int, list[Launch]]] = {}
+    alike: Counter[object] = Counter()
+    for launch in launches:
+        alike[launch.instantiation] += 1
+        if alike[launch.instantiation] == MOST_LAUNCHES:
+            yield f"{launch.kernel}: the first {MOST_LAUNCHES} different launches of one kernel were recorded"
+        for name, text in launch.constants.items():
+            if text.isdecimal():
+                values = constants.setdefault((launch.source, launch.kernel, name), {})
+                values.setdefault(int(text), []).append(launch)
+    for (source, kernel, name), values in constants.items():
+        sizes = {
+            argument.name
+            for own in values.values()
+            for argument in own[0].arguments
+            if argument.value.isdecimal()
+        }
+        fitting = [
+            size
+            for size in sorted(sizes)
+            if all(_rounds_up(launch, size) == value for value, own in values.items() for launch in own)
+        ]
+        if fitting and len(values) > 1:
+            advice = f"{name}={{next_power_of_2({fitting[0]})}} fits all launches"
+        elif len(values) > _MANY_VALUES:
+            advice = "a parameter instead of a constant would need one kernel"
+        else:
+            continue
+        yield f"{kernel} in {source}: {name} has {len(values)} values; {advice}"
+
+
+def _rounds_up(launch: Launch, size: str) -> int | None:
+    """Return the power of two to which the argument `size` of a launch is rounded up."""
+    for argument in launch.arguments:
+        if argument.name == size and argument.value.isdecimal():
+            return 1 << (int(argument.value) - 1).bit_length()
+    return None

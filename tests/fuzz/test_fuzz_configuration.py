@@ -147,7 +147,7 @@ def test_booleans_of_toml_are_those_of_python() -> None:
 
 
 TUNED = parse_instantiation("f(x: *fp32:16, n: i32)")
-FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), frozenset({"BLOCK", "SHAPE"}), ("triton.jit",))
+FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), {"BLOCK": "64", "SHAPE": "()"}, ("triton.jit",))
 
 
 @given(damaged_data({"": TUNING}))

@@ -11,7 +11,7 @@ from cuda_ext.text.python_names import bound_names, nodes_of_scope
 
 
 class PythonFunction(NamedTuple):
-    """A decorated function of a source and the names of its parameters; those in ``defaults`` have one.
+    """A decorated function of a source and the names of its parameters; ``defaults`` are texts, by parameter.
 
     The names of decorators contain their module: ``triton.jit``, ``cuda.tile.kernel``. ``annotations`` are
     texts, by parameter, with names of types replaced. ``excluded`` are the parameters, by name or position,
@@ -20,7 +20,7 @@ class PythonFunction(NamedTuple):
 
     name: str
     parameters: tuple[str, ...]
-    defaults: frozenset[str]
+    defaults: Mapping[str, str]
     decorators: tuple[str, ...]
     annotations: Mapping[str, str] = {}
     excluded: Mapping[str, tuple[object, ...]] = {}
@@ -67,12 +67,13 @@ def find_functions(source: bytes) -> Iterator[PythonFunction]:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
             arguments = [*by_position, *by_name]
-            defaults = by_position[len(by_position) - len(node.args.defaults) :]
-            defaults += (each for each, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
+            last = by_position[len(by_position) - len(node.args.defaults) :]
+            defaults = [*zip(last, node.args.defaults, strict=True)]
+            defaults += ((a, of) for a, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
             yield PythonFunction(
                 node.name,
                 tuple(argument.arg for argument in arguments),
-                frozenset(argument.arg for argument in defaults),
+                {argument.arg: ast.unparse(of) for argument, of in defaults},
                 tuple(name_of_decorator(each, imported) for each in node.decorator_list),
                 {a.arg: aliases.get(t := ast.unparse(a.annotation), t) for a in arguments if a.annotation},
                 dict(_lists(node.decorator_list)),

@@ -1,0 +1,288 @@
+"""Recorded launches and the table of a project: what is not built, and what is added for it."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.errors import ConfigError
+from cuda_ext.recording.built_launches import add_to_table, compare
+from cuda_ext.recording.folding import fold
+from cuda_ext.recording.records import DIRECTORY, Argument, Launch, describe_variation, write_line
+from tests.fixtures.command_line import run
+from tests.fixtures.projects import load, write_project
+
+SCALE = """
+import triton
+import triton.language as tl
+
+@triton.jit(do_not_specialize=["seed"])
+def scale(out, x, n, seed, bias=None, BLOCK: tl.constexpr = 64, DTYPE: tl.constexpr = tl.float32):
+    pass
+"""
+AXPY = """
+namespace ns { template <class T, int N> __global__ void axpy(T* x) {} }
+template __global__ void ns::axpy<double, 1>(double*);
+__global__ void fill(float* x) {}
+"""
+FILES = {"device/axpy.cu": AXPY, "device/scale.py": SCALE}
+HEAD = """\
+# Mine.
+[tool.cuda_ext]
+[tool.cuda_ext.modules.'p.kernels']  # with single quotes
+sources = ["device/*.cu", "device/*.py"]
+"""
+
+
+def scale(
+    dtype: str = "fp16", n: int = 1000, block: int = 64, seed: int = 3, times: int = 1, **options: str
+) -> Launch:
+    x = Argument("x", f"*{dtype}", shape=(n,), strides=(1,), divisible=True)
+    number = Argument("n", "i32" if n < 1 << 31 else "i64", value=str(n), divisible=n % 16 == 0)
+    arguments = (x._replace(name="out"), x, number, Argument("seed", "i32", value=str(seed)))
+    constants = {"bias": "None", "BLOCK": str(block), "DTYPE": "fp32"}
+    launch = Launch("triton", "device.scale", "device/scale.py", "scale", arguments, constants, options)
+    return launch._replace(times=times)
+
+
+def axpy(expression: str) -> Launch:
+    return Launch("cuda", "p.kernels", "device/axpy.cu", expression)
+
+
+def instantiations(root: Path, launches: Sequence[Launch]) -> list[str]:
+    """Return what is missing in the table of the project in `root`, and what is left out."""
+    missing = compare(load(root).modules, root, launches).missing
+    return [text for each in missing for text in (*each.instantiations, *(f"! {n}" for n in each.notes))]
+
+
+def extend(root: Path, launches: Sequence[Launch]) -> str:
+    """Add `launches` to the table of the project in `root`; return what was added to the text."""
+    project = load(root)
+    before = (root / "pyproject.toml").read_text()
+    after = add_to_table(project, compare(project.modules, root, launches).missing).decode()
+    (root / "pyproject.toml").write_text(after)
+    assert compare(load(root).modules, root, launches).missing == []
+    assert add_to_table(project, []).decode() == after
+    lines = [*difflib.ndiff(before.splitlines(True), after.splitlines(True))]
+    assert [line for line in lines if line.startswith("-")] == []
+    return "".join(line[2:] for line in lines if line.startswith("+"))
+
+
+def test_both_languages_are_added_once(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, FILES)
+    own = [axpy(f"ns::axpy<{T}, {N}>") for T in ("float", "__half") for N in (1, 2)]
+    own += axpy("ns::axpy<double, 1>"), axpy("fill")  # which the source instantiates
+    launches = [*own, scale("fp16"), scale("fp32"), scale(block=128)]
+    added = """\
+instantiate = [
+    { kernel = "ns::axpy<{T}, {U}>", T = ["float", "__half"], U = [1, 2] },
+]
+
+[[tool.cuda_ext.modules.'p.kernels'.overrides]]
+sources = ["device/scale.py"]
+instantiate = [
+    { kernel = "FUNCTION", T = ["fp16", "fp32"] },
+    "scale(out: *fp16:16, x: *fp16:16, n: i32, seed: i32, bias=None, BLOCK=128, DTYPE=fp32)",
+]
+"""
+    assert extend(tmp_path, launches) == added.replace("FUNCTION", FUNCTION.replace("fp16", "{T}"))
+
+
+# Other forms of a table, and what is added to each for `ns::axpy<float, 1>` and a function.
+FUNCTION = "scale(out: *fp16:16, x: *fp16:16, n: i32, seed: i32, bias=None, BLOCK=64, DTYPE=fp32)"
+NEW = f"""
+[[tool.cuda_ext.{{}}overrides]]
+sources = ["device/scale.py"]
+instantiate = [
+    "{FUNCTION}",
+]
+"""
+NEW_OF_MODULE = NEW.format('modules."p.kernels".')
+FORMS = {
+    "an array on lines": (
+        f'{HEAD}instantiate = [\n  # first\n  "ns::axpy<int, 1>", # one\n  # last\n]\n\n',
+        f'  "ns::axpy<float, 1>"\n{NEW_OF_MODULE[1:]}'.replace('"p.kernels"', "'p.kernels'"),
+    ),
+    "tables": (
+        f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.instantiate]]\n"
+        'kernel = "ns::axpy<int, {N}>"\nN = [1]\n\n',
+        "[[tool.cuda_ext.modules.'p.kernels'.instantiate]]\nkernel = \"ns::axpy<float, 1>\"\n"
+        + NEW_OF_MODULE.replace('"p.kernels"', "'p.kernels'"),
+    ),
+    "the defaults of all modules": (
+        '[project]\nname = "p"\n[tool.cuda_ext]\nsources = ["device/*"]\ninstantiate = [\n]\n',
+        f'    "ns::axpy<float, 1>"\n\n[tool.cuda_ext.modules."p.kernels"]\n{NEW_OF_MODULE}',
+    ),
+    "overrides of one source": (
+        f"{HEAD}overrides = [\n  {{ sources = ['device/scale.py'], architectures = ['sm_90'] }},\n"
+        "  { sources = ['device/axpy.cu'], instantiate = ['ns::axpy<int, 1>'] },\n]\n",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_tables(tmp_path: Path, form: str) -> None:
+    before, added = FORMS[form]
+    write_project(tmp_path, before, {**FILES, "src/p/__init__.py": ""})
+    if added is not None:
+        assert extend(tmp_path, [axpy("ns::axpy<float, 1>"), scale()]) == added
+        return
+    project = load(tmp_path)
+    missing = compare(project.modules, tmp_path, [axpy("ns::axpy<float, 1>"), scale()]).missing
+    after = tomllib.loads(add_to_table(project, missing).decode())
+    first, second = after["tool"]["cuda_ext"]["modules"]["p.kernels"]["overrides"]
+    assert first == {"sources": ["device/scale.py"], "architectures": ["sm_90"], "instantiate": [FUNCTION]}
+    assert second["instantiate"] == ["ns::axpy<int, 1>", "ns::axpy<float, 1>"]
+
+
+def test_hints_are_those_of_the_launches(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, FILES)
+    start, end = "scale(out: *fp16:16, x: *fp16:16, n: ", ", seed: i32, bias=None, BLOCK=64, DTYPE=fp32)"
+
+    def hints(*sizes: int, **more: int) -> list[str]:
+        texts = instantiations(tmp_path, [scale(n=n, **more) for n in sizes])
+        return [text.removeprefix(start).removesuffix(end) for text in texts]
+
+    assert hints(1000, 1007) == ["i32"]
+    assert hints(1007, 1024) == ["i32:16", "i32"]
+    assert hints(1) == ["i32=1?"]
+    assert hints(1, 7, 16) == ["i32:16", "i32=1?"]
+    assert hints(1 << 40, 7) == ["i64:16", "i64"]  # which takes smaller numbers, too
+    assert hints(3, seed=1) == ["i32"]  # the function excludes the seed
+
+
+def test_one_kernel_of_a_name_has_one_set_of_options(tmp_path: Path) -> None:
+    table = f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.overrides]]\nsources = ['device/*.py']\n"
+    built = FUNCTION.replace("fp16", "fp32").replace("64", "32")
+    write_project(tmp_path, f"{table}instantiate = ['{built}']\n", FILES)
+    launches = [scale(num_warps="8"), scale(times=3), scale(num_warps="2", times=2)]
+    assert instantiations(tmp_path, launches) == [
+        FUNCTION,
+        f"! {FUNCTION[:-1]}, num_warps=2): a kernel of this name has other types or options",
+        f"! {FUNCTION[:-1]}, num_warps=8): a kernel of this name has other types or options",
+    ]
+    assert instantiations(tmp_path, [scale("fp32", block=32)]) == []
+    assert instantiations(tmp_path, [scale("fp32", block=32, num_stages="2")]) == [
+        f"! {built[:-1]}, num_stages=2): a kernel of this name has other types or options"
+    ]
+    # Where the constant makes another name, the kernel is for it alone.
+    (one,) = instantiations(tmp_path, [scale("fp32", n=1, block=32, num_stages="2")])
+    assert one.endswith("num_stages=2, n=1)")
+
+
+@pytest.mark.parametrize(
+    ("built", "is_built"),
+    [
+        ("scale(out: *fp16, x: *kfp16:16, n: i64, seed: i32)", True),
+        (
+            "scale(out: *fp16, x: *fp16, n: i32=1?, seed=3, bias=None, BLOCK=64, DTYPE=fp32, num_warps=4)",
+            True,
+        ),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, BLOCK=128)", False),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, BLOCK=128 if n <= 2000)", True),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, BLOCK=32 otherwise)", False),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32)(num_warps=8) if sm_90", False),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, bias: *fp16)", False),
+        ("scale(out: *fp16, x: *fp16, n: i16, seed: i32)", False),
+        ("scale(out: *fp16, x: *fp16, n=1001, seed: i32)", False),
+        ("scale(out: *fp16, x: *fp32, n: i32, seed: i32)", False),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, DTYPE=fp16)", False),
+    ],
+)
+def test_kernels_that_take_a_launch(tmp_path: Path, built: str, is_built: bool) -> None:
+    table = f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.overrides]]\nsources = ['device/*.py']\n"
+    write_project(tmp_path, f"{table}instantiate = ['{built}']\n", FILES)
+    assert (instantiations(tmp_path, [scale(n=1000)]) == []) is is_built
+
+
+def test_kernels_of_others_are_not_compared(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, FILES)
+    launches = [
+        scale()._replace(source="/usr/lib/other.py", module="other"),
+        scale()._replace(kernel="removed"),
+        axpy("gone<int>")._replace(source="device/gone.cu"),
+        axpy("ns::axpy<float, 1>")._replace(module="q.kernels"),
+    ]
+    assert compare(load(tmp_path).modules, tmp_path, launches) == ([], launches)
+    # The file of an installed package is that of the project.
+    installed = scale()._replace(source="/site-packages/device/scale.py")
+    assert instantiations(tmp_path, [installed]) == [FUNCTION]
+
+
+def test_cupy_kernels_are_found_by_name(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, FILES)
+    launch = Launch("cupy", "", "", "ns::axpy<unsigned,2>")
+    assert instantiations(tmp_path, [launch]) == ["ns::axpy<unsigned int, 2>"]
+
+
+def test_products_are_exact() -> None:
+    texts = [f"f<{T}, {n}>" for T in ("a", "b", "c") for n in (1, 2, 3) if (T, n) != ("b", 2)]
+    items = fold(texts)
+    products: list[str] = []
+    for item in items:
+        pattern, *lists = item.values() if isinstance(item, dict) else [item]
+        names = [*item][1:] if isinstance(item, dict) else []
+        found = [str(pattern)]
+        for name, values in zip(names, lists, strict=True):
+            found = [text.replace(f"{{{name}}}", str(value)) for text in found for value in values]
+        products += found
+    assert sorted(products) == sorted(texts)
+    assert len(items) == 2
+
+
+def test_constants_with_many_values_are_named() -> None:
+    def sized(n: int, block: int) -> Launch:
+        return scale(n=n, block=block)
+
+    fitting = [sized(100, 128), sized(1000, 1024), sized(1024, 1024)]
+    start = "scale in device/scale.py: BLOCK has"
+    assert [*describe_variation(fitting)] == [
+        f"{start} 2 values; BLOCK={{next_power_of_2(n)}} fits all launches"
+    ]
+    assert [*describe_variation([*fitting, sized(5, 64)])] == []
+    many = [sized(n, n) for n in range(100, 109)]
+    advice = "a parameter instead of a constant would need one kernel"
+    assert [*describe_variation(many)] == [f"{start} 9 values; {advice}"]
+    full = [sized(n, 64) for n in range(1001, 4000, 16)][:200]
+    assert len(full) < 200 or "the first 200 different launches" in next(describe_variation(full))
+
+
+def test_the_command_adds_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_project(tmp_path, HEAD, FILES))
+    records = tmp_path / DIRECTORY
+    records.mkdir(parents=True)
+    (records / "1.jsonl").write_bytes(b"".join(map(write_line, [scale(times=2), axpy("ns::axpy<float, 1>")])))
+    status, output, errors = run("record", "--check")
+    assert (status, output) == (1, "")
+    where = 'pyproject.toml: tool.cuda_ext.modules."p.kernels"'
+    assert errors == (
+        f"{where}.instantiate: 1 launch in device/axpy.cu not built:\n"
+        "  ns::axpy<float, 1>\n"
+        f"{where}.overrides: 2 launches in device/scale.py not built:\n"
+        f"  {FUNCTION}\n"
+        "pyproject.toml: the table does not build what was launched; run cuda-ext record --write\n"
+    )
+    status, output, errors = run("record", "--write")
+    assert (status, errors) == (0, "")
+    assert output.endswith("pyproject.toml: 2 instantiations added\n")
+    file = tmp_path / "pyproject.toml"
+    written = file.read_bytes(), file.stat().st_mtime_ns
+    assert run("record", "--check") == (0, "pyproject.toml builds all 2 recorded launches\n", "")
+    assert run("record", "--write") == (0, "pyproject.toml: 0 instantiations added\n", "")
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == written
+    (records / "2.jsonl").write_bytes(b"damaged\n")
+    assert run("record", "--write")[2].startswith(f"{records}/2.jsonl:1: is not the record of a launch: ")
+    assert run("record")[0] == run("record", "--check", "--write")[0] == 2
+    file.write_text('[project]\nname = "q"\n')
+    assert "has no [tool.cuda_ext] table" in run("record", "--write")[2]
+
+
+def test_a_table_with_a_mistake_is_refused_as_by_a_build(tmp_path: Path) -> None:
+    write_project(tmp_path, f"{HEAD}instantiate = ['ns::axpi<float, 1>']\n", FILES)
+    with pytest.raises(ConfigError, match="no source defines a kernel 'axpi'; did you mean"):
+        instantiations(tmp_path, [scale()])
