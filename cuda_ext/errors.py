@@ -85,12 +85,14 @@ class ToolchainError(BuildError):
 class CompilationError(BuildError):
     """The compiler refused a translation unit; the message contains the compiler's own text.
 
-    ``commands`` are the command lines of the compiler, if a build ran it. ``reasons`` are the source and the
+    ``commands`` are the command lines of the compiler, if a build ran it. ``targets`` are the architectures
+    for which it failed. ``reasons`` are the source and the
     compiler's texts, if the message also says for which architectures it was compiled; the message is about
     ``compilations`` then.
     """
 
     commands: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     compilations: int = 0
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.resolve_variants import resolve_variants
+from cuda_ext.builder.candidates_left_out import LeftOut
 from cuda_ext.builder.jit_trials import describe_obstacles, plan_trials, with_results
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.in_place import check_outside
@@ -117,6 +118,8 @@ class _Session:
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
         for module, plan, results in self._compile(batch, self.plan()):
+            for text in plan.notes:
+                self._progress.message(text)
             try:
                 libraries = _succeeded(results)
                 units = (unit for library in plan.libraries for unit in library.units)
@@ -178,6 +181,10 @@ class _Session:
         trials = [self._plan_trials(module, plan) for module, plan in zip(modules, plans, strict=True)]
         results = iter(self._run(batch, [*chain(*libraries), *chain(*trials)]))
         outcomes = [[next(results) for _ in own] for own in libraries]
+        if any(plan.tuned for plan in plans):
+            left_out = LeftOut(lambda own: self._run(batch, own), self._progress.message)
+            reduced = list(map(left_out.reduce, plans, libraries, outcomes))
+            plans, outcomes = [plan for plan, _ in reduced], [results for _, results in reduced]
         tried = [
             with_results(plan, [(trial, next(results)) for trial, _ in own]) if own else plan
             for plan, own in zip(plans, trials, strict=True)

@@ -261,6 +261,7 @@ def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
         own = [text for unit in jobs[0].units if unit.kind in PYTHON for text in unit.instantiate]
         error.reasons = (jobs[0].name, *(_without(text, own) for text in failed))
         error.compilations = sum(map(len, failed.values()))
+        error.targets = tuple(str(a) for jobs in failed.values() for job in jobs for a in job.architectures)
         raise error
     return images
 

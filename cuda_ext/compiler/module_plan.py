@@ -17,6 +17,7 @@ from cuda_ext.compiler.candidates_of_kernels import find_candidates
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
+from cuda_ext.compiler.tuned_kernels import Tuned, with_tuning
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
@@ -94,7 +95,8 @@ class ModulePlan:
 
     With ``embed`` the module contains the sources and headers of the units, and also ``headers``, by
     their canonical names. ``obstacles`` has the sources that cannot be compiled on demand, with the reason;
-    they are not embedded.
+    they are not embedded. ``tuned`` are the instantiations among the candidates of kernels, and ``notes`` are
+    messages about them.
     """
 
     name: str
@@ -103,6 +105,8 @@ class ModulePlan:
     embed: bool = True
     headers: Mapping[str, bytes] = field(default_factory=dict)
     obstacles: Mapping[str, str] = field(default_factory=dict)
+    tuned: Tuned = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> SourceKind:
@@ -177,6 +181,7 @@ def assemble(
         structures=tuple(_structures(libraries)),
         constants=tuple(_constants(plan, libraries)),
     )
+    manifest = with_tuning(manifest, plan.tuned) if plan.tuned else manifest
     files: dict[str, bytes] = {}
     for library in libraries:
         if shared := files.keys() & library.files.keys():

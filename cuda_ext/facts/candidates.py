@@ -1,5 +1,6 @@
 """Variants: several kernels under one name, among which the conditions of a launch choose."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 Operator: TypeAlias = Literal["", "<", "<=", "==", "!=", ">=", ">"]
@@ -32,11 +33,40 @@ class Term(NamedTuple):
         return f"{self.left} {self.operator} {self.number}" if self.operator else self.name
 
 
+class Measured(NamedTuple):
+    """The GPU, by its name or capability, and the values of a key for which a candidate was the fastest."""
+
+    device: str
+    key: tuple[int, ...]
+
+
+class Tuning(NamedTuple):
+    """How the candidates of a kernel are measured, and the ``file`` of the results.
+
+    ``key`` are the integers on which the choice depends. ``grid`` are expressions of arguments and constants,
+    ``arrays`` those of the elements of each array, and ``inputs`` is the function of the author that makes
+    the arguments of a case instead, ``module:function``. Results agree if no element differs by more than
+    ``tolerance``, relative to the largest, or if their bits are equal. ``source`` is a digest.
+    """
+
+    file: str
+    key: tuple[str, ...]
+    grid: tuple[str, ...] = ()
+    arrays: Mapping[str, str] = {}
+    inputs: str = ""
+    tolerance: float = 0.0
+    source: str = ""
+
+
 class Candidate(NamedTuple):
-    """One kernel of several variants, and the terms that must all hold; the default has none."""
+    """One kernel of several variants, and the terms that must all hold; the default has none.
+
+    ``measured`` are the cases for which it was the fastest.
+    """
 
     kernel: str
     when: tuple[Term, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     @property
     def condition(self) -> str:
@@ -53,12 +83,14 @@ class Variants(NamedTuple):
     The last candidate is the default. All have the same parameters. The candidates of ``specialised``
     variants are one kernel, compiled under several conditions. They have no names of their own, and not all
     have a default. A kernel compiled for several conditions is a candidate for each. Specialised variants may
-    also stand for kernels with names of their own, whose constants a launch derives from its arguments.
+    also stand for kernels with names of their own, whose constants a launch derives from its arguments. The
+    candidates with ``tuning`` differ in constants that are measured.
     """
 
     name: str
     candidates: tuple[Candidate, ...]
     specialised: bool = False
+    tuning: Tuning | None = None
 
     @property
     def is_one_kernel(self) -> bool:

@@ -4,8 +4,8 @@ A condition is a list of terms, which must all hold. A term compares ``sm``, the
 GPU (90 for 9.0), or an integer argument of a kernel with a number, and so ``x.shape[0]`` and
 ``x.stride[0]`` where these are hidden parameters, and members of structures, ``p.width``. Pointers are
 compared by their alignment, or with ``null``. Targets stand alone: ``sm_90`` means ``sm == 90``;
-``sm_90a`` and ``sm_100f`` hold where the GPU loads an image for that target. There is no *or*: a kernel may
-be several candidates.
+``sm_90a`` and ``sm_100f`` hold where the GPU loads an image for that target; ``gpu == "NVIDIA H200"`` where
+it has this name. There is no *or*: a kernel may be several candidates.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from cuda_ext.facts.launches import HiddenParameter
 Condition: TypeAlias = tuple[Term, ...]
 
 SM = "sm"
+# A candidate that is built to be measured; no launch takes it. C++ reserves the name, so no parameter has it.
+CANDIDATE = "__candidate"
+# What names of GPUs consist of in conditions.
+GPU_NAME = r"[A-Za-z0-9][A-Za-z0-9 ._/+-]*"
 # The highest compute capability for which conditions are tried; it stands for all later GPUs.
 LAST = 199
 # The largest least common multiple of moduli for which all remainders are tried.
@@ -52,7 +56,8 @@ _EXTENT = r"\.(?:shape|stride)\[[0-9]{1,2}\]"
 _MEMBER = rf"{_NAME}(?:\.{_NAME})*"
 _COMPARED = rf"({_NAME}{_EXTENT}|{_MEMBER})\s*(?:%\s*({_NUMBER})\s*)?([<>]=?|[=!]=)\s*(-?{_NUMBER})"
 _NULL = rf"({_MEMBER})\s*([=!]=)\s*null(?!{_FURTHER})"
-_TERM = rf"\s*(?:({_TARGET})|{_COMPARED}|{_NULL})\s*"
+_GPU = rf'gpu\s*==\s*"({GPU_NAME})"'
+_TERM = rf"\s*(?:({_TARGET})|{_GPU}|{_COMPARED}|{_NULL})\s*"
 PATTERN = rf"^{_TERM}(?:and(?!{_FURTHER}){_TERM})*$"
 _FORBIDDEN = re.compile(rf"[()&|]|!(?!=)|(?<!{_FURTHER})(?:or|not)(?!{_FURTHER})")
 
@@ -84,15 +89,22 @@ def _parse_term(text: str) -> Term:
             f"found {found}"
         )
     groups: Any = match.groups()
-    target, name, modulus, symbol, number, pointer, equality = groups
+    target, gpu, name, modulus, symbol, number, pointer, equality = groups
     if target:
         return Term(target) if target[-1] in "af" else Term(SM, "==", int(target.removeprefix("sm_")))
+    if gpu:
+        return on_gpu(gpu)
     if pointer:
         return Term(pointer, equality)
     divisor = _parse_number(modulus) if modulus else 0
     if modulus and divisor < 1:
         raise ConditionError(f"expected a number from 1 on after '%', found {divisor}")
     return Term(name, symbol, _parse_number(number), divisor)
+
+
+def on_gpu(name: str) -> Term:
+    """Return the term that holds on GPUs of this name."""
+    return Term(f'gpu == "{name}"')
 
 
 def _parse_number(text: str) -> int:
@@ -115,7 +127,7 @@ def holds(term: Term, number: int) -> bool:
 
 def is_about_gpu(term: Term) -> bool:
     """Return True if `term` compares no argument."""
-    return term.name == SM or not term.operator
+    return term.name in (SM, CANDIDATE) or not term.operator
 
 
 def check_terms(

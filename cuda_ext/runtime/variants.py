@@ -1,6 +1,6 @@
 """``Variants``: one name for several kernels. A launch takes the first whose condition holds.
 
-The parts of a condition about the GPU are evaluated once per compute capability. Launches in C compare the
+The parts of a condition about the GPU are evaluated once for GPUs of one name. Launches in C compare the
 arguments with numbers.
 """
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
+from math import log2
 from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.facts import candidates as facts
 from cuda_ext.facts import kernels
 from cuda_ext.facts.structures import Operand, operands_of
-from cuda_ext.formats.variant_conditions import SM, holds, is_about_gpu
+from cuda_ext.formats.variant_conditions import CANDIDATE, SM, holds, is_about_gpu, on_gpu
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
@@ -92,7 +93,7 @@ class Variants(Kernel):
 
 
 class _OnGpu(NamedTuple):
-    """A candidate on the GPUs of one compute capability.
+    """A candidate on the GPUs of one name.
 
     ``architecture`` is that of the image that they load, or ``obstacle`` the reason why there is none.
     """
@@ -101,13 +102,14 @@ class _OnGpu(NamedTuple):
     when: Sequence[facts.Term]
     architecture: str
     obstacle: str
+    gpu: str
 
     @classmethod
     def of(cls, library: Library, launcher: Launcher, when: Sequence[facts.Term], device: Device) -> _OnGpu:
         try:
-            return cls(launcher, when, library.architecture(launcher.kernel, device), "")
+            return cls(launcher, when, library.architecture(launcher.kernel, device), "", device.name)
         except DriverError as error:
-            return cls(launcher, when, "", error.problem)
+            return cls(launcher, when, "", error.problem, device.name)
 
     def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Return True if `numbers` satisfy the condition, and the reasons."""
@@ -122,13 +124,17 @@ class _OnGpu(NamedTuple):
     def compared(self, capability: int) -> list[facts.Term] | None:
         """Return the terms about arguments; ``None`` if no launch on these GPUs takes the candidate."""
         of_gpu = [term for term in self.when if is_about_gpu(term)]
-        is_possible = all(self._evaluate(term, {SM: capability})[0] for term in of_gpu)
+        is_possible = all(self._evaluate(term, {SM: capability, CANDIDATE: -1})[0] for term in of_gpu)
         if self.when and (self.obstacle or not is_possible):
             return None
         return [term for term in self.when if term not in of_gpu]
 
     def _evaluate(self, term: facts.Term, numbers: Mapping[str, int]) -> tuple[bool, str]:
         """Return True if `term` holds, and the actual value that it compares."""
+        if not term.operator and term.name.startswith("gpu"):
+            return term == on_gpu(self.gpu), f"this GPU is {self.gpu}"
+        if term.name == CANDIDATE:
+            return False, "built to be measured"
         if not term.operator:
             is_loaded = self.architecture.partition("_")[2] == term.name.partition("_")[2]
             return is_loaded, f"this GPU takes {self.architecture}"
@@ -152,7 +158,7 @@ class _VariantsLauncher(Launcher):
         self._candidates = candidates
         operands = operands_of(candidates[-1].kernel, library.manifest.structures)
         self._operands = {name: each for name, each in operands.items() if each.parameter.is_comparable}
-        self._by_capability: dict[int, list[_OnGpu]] = {}
+        self._by_gpu: dict[tuple[int, str], list[_OnGpu]] = {}
 
     def launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
@@ -212,6 +218,8 @@ class _VariantsLauncher(Launcher):
         rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):
             is_taken, reasons = each.decide(numbers)
+            if is_taken and (case := self._measured_near(candidate, numbers)):
+                reasons = [*reasons, case]
             why = ", ".join(dict.fromkeys(reasons))
             verdict = "not asked" if is_chosen else f"{'taken' if is_taken else 'not taken'}: {why}"
             rows.append((*_title(each.launcher.kernel, candidate, self.variants), verdict))
@@ -222,6 +230,19 @@ class _VariantsLauncher(Launcher):
         if sum(widths) > _WIDEST:
             lines = ["\n    ".join(filter(None, row)) for row in rows]
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
+
+    def _measured_near(self, candidate: facts.Candidate, numbers: Mapping[str, int]) -> str:
+        """Spell the measured case of `candidate` that is nearest to `numbers`; nothing without one."""
+        key = self.variants.tuning.key if self.variants.tuning else ()
+
+        def distance(case: facts.Measured) -> float:
+            pairs = zip(key, case.key, strict=False)
+            return sum(log2(max(numbers.get(name, 1), 1) / max(value, 1)) ** 2 for name, value in pairs)
+
+        if not (case := min(candidate.measured, key=distance, default=None)):
+            return ""
+        values = ", ".join(f"{name} = {value}" for name, value in zip(key, case.key, strict=False))
+        return f"measured on {case.device} for {values}"
 
     def _raise_ambiguous(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - the signature of a load
         names = ", ".join(dict.fromkeys(candidate.kernel.expression for candidate in self._candidates))
@@ -247,12 +268,13 @@ class _VariantsLauncher(Launcher):
         return [_plain_value(each, copies) for each in resolved.values]
 
     def _on(self, device: Device) -> list[_OnGpu]:
-        if device.capability not in self._by_capability:
-            self._by_capability[device.capability] = [
+        gpu = device.capability, device.name
+        if gpu not in self._by_gpu:
+            self._by_gpu[gpu] = [
                 _OnGpu.of(self._library, launcher, candidate.when, device)
                 for launcher, candidate in zip(self._candidates, self.variants.candidates, strict=True)
             ]
-        return self._by_capability[device.capability]
+        return self._by_gpu[gpu]
 
 
 def _needed_values(largest: kernels.Kernel, numbers: Mapping[str, int]) -> Iterator[tuple[str, int]]:

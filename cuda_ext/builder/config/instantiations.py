@@ -51,27 +51,39 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
     """Yield the expressions of `table` one by one: there may be any number of them."""
     if "kernel" not in table and (close := closest_name("kernel", table)):
         raise ConfigError("unknown key", where=key_path(where, close), remedy="did you mean 'kernel'?")
-    pattern = _PATTERN.check(table.get("kernel"), f"{where}.kernel")
+    pattern = EXPRESSION_PATTERN.check(table.get("kernel"), f"{where}.kernel")
     derived = dict(_DERIVED.findall(pattern))
     pattern = _DERIVED.sub(r"\1={\1}", pattern)
+    names = table.keys() - {"kernel"}
+    check_placeholders(pattern, [name for name in table if name in names], where, [*derived])
+    given = {name: VALUES.check(table[name], f"{where}.{name}") for name in table if name in names}
+    given |= {name: _derive(name, text, given.get(name, ()), where) for name, text in derived.items()}
+    return (text for _, text in multiply_out(pattern, given))
+
+
+def check_placeholders(pattern: str, names: Sequence[str], where: str, derived: Sequence[str] = ()) -> None:
+    """Check that the placeholders of `pattern` are `names`, and those `derived`. Raises ConfigError."""
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
-    for name in table:
-        if name != "kernel" and name not in placeholders:
+    for name in names:
+        if name not in placeholders:
             raise ConfigError(
                 f"the expression {shorten(pattern)!r} has no {{{name}}}",
                 where=key_path(where, name),
                 remedy="put it there, or take the key out",
             )
     for name in placeholders:
-        if name not in table and name not in derived:
+        if name not in names and name not in derived:
             raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
-    given = {name: _VALUES.check(table[name], f"{where}.{name}") for name in placeholders if name in table}
-    given |= {name: _derive(name, text, given.get(name, ()), where) for name, text in derived.items()}
-    values = [given[name] for name in placeholders]
+
+
+def multiply_out(pattern: str, values: Mapping[str, Sequence[str]]) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield all combinations of `values`, each with the `pattern` in which they replace placeholders."""
+    placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     # The text between placeholders, and their names at odd positions.
     parts = list(enumerate(_PLACEHOLDER.split(pattern)))
-    combinations = (dict(zip(placeholders, each, strict=True)) for each in itertools.product(*values))
-    return ("".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations)
+    combinations = itertools.product(*(values[name] for name in placeholders))
+    for chosen in (dict(zip(placeholders, each, strict=True)) for each in combinations):
+        yield chosen, "".join(chosen[text] if i % 2 else text for i, text in parts)
 
 
 def _derive(name: str, expression: str, values: Sequence[str], where: str) -> Sequence[str]:
@@ -93,14 +105,14 @@ _VALUE = Kind(_check_value, {"type": ["string", "integer", "boolean"]})
 _EXPRESSION = string(description="A C++ name expression.").then(
     _check_expression, **{"not": {"anyOf": [{"pattern": r"^\s*$"}, {"pattern": _ABSENT}]}}
 )
-_PATTERN = string(
+EXPRESSION_PATTERN = string(
     'a string such as "reduce<{T}>"',
     description="A C++ name expression with placeholders, such as `reduce<{T}>`.",
 )
-_VALUES = array(_VALUE, "an array of values", "add values")
+VALUES = array(_VALUE, "an array of values", "add values")
 _PRODUCT: Schema = {
-    **map_schema(rf"^{C_NAME}$", _VALUES.schema),
-    "properties": {"kernel": _PATTERN.schema},
+    **map_schema(rf"^{C_NAME}$", VALUES.schema),
+    "properties": {"kernel": EXPRESSION_PATTERN.schema},
     "required": ["kernel"],
 }
 _ITEM = Kind(_check_item, {"anyOf": [_EXPRESSION.schema, _PRODUCT]})

@@ -25,6 +25,7 @@ from cuda_ext.builder.config.kinds import (
     choice,
     strings,
 )
+from cuda_ext.builder.config.tune_table import TUNE, Tune
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.facts.candidates import Variants
@@ -146,6 +147,14 @@ class Settings:
         (),
         "Names that stand for several kernels. A launch takes the first kernel whose condition holds. The "
         'last has none: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
+    )
+    tune: tuple[Tune, ...] = _key(
+        TUNE,
+        (),
+        "Kernels with candidates, which differ in constants: "
+        '`{ kernel = "gemm<{TILE}, {STAGES}>", TILE = [64, 128], STAGES = [2, 3], key = ["m", "n"], block = '
+        '"TILE * 2" }`. The name `gemm` is then one kernel. `cuda-ext tune` measures the candidates and '
+        "writes `tuning/gemm.json`, by which the build chooses.",
     )
     compress: Compression = _key(
         choice(*get_args(Compression)),

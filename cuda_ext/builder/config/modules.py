@@ -183,6 +183,7 @@ _USES = {
     "nvcc": _Use("is the path of nvcc", "compiler", "nvcc"),
     "compress": _Use("compresses fatbins", "emit", "fatbin"),
     "split-instantiations": _Use("divides a source into libraries", "link", False),
+    "tune": _Use("builds candidates", "link", False),
 }
 
 

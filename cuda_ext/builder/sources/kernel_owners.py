@@ -14,6 +14,7 @@ from functools import cache, cached_property
 
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.tuned_sources import TunedSources
 from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.module_plan import defined_twice
 from cuda_ext.compiler.spelled_settings import spell_override
@@ -24,8 +25,13 @@ from cuda_ext.text.declarations import find_declarations, kernel_names
 from cuda_ext.text.lexer import read_text
 
 
-def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, list[str]]:
-    """Give each instantiation of the module to the one of its `sources` that defines its kernel."""
+def assign_instantiations(
+    module: ModuleConfig, sources: Sources, tuned: TunedSources
+) -> dict[str, list[str]]:
+    """Give each instantiation of the module to the one of its `sources` that defines its kernel.
+
+    Those among the candidates of a kernel are added to `tuned`.
+    """
     units = sources.units()
     assigned: dict[str, list[str]] = {u.name: [] for u in units}
     for unit in units:
@@ -35,8 +41,7 @@ def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, l
                     from cuda_ext.builder.sources.python_kernels import check_instantiations
 
                     where = f"{override.where}.instantiate"
-                    numbered = dict(enumerate(wanted))
-                    wanted = check_instantiations(unit, numbered, where, sources.tuning(override))
+                    wanted = check_instantiations(unit, dict(enumerate(wanted)), where, tuned, override)
                 elif unit.kind != "cu":
                     raise ConfigError(
                         f"{unit.name} has no templates",
@@ -44,14 +49,21 @@ def assign_instantiations(module: ModuleConfig, sources: Sources) -> dict[str, l
                         remedy="only .cu sources do: name those",
                     )
                 assigned[unit.name] += wanted
-    if module.settings.instantiate:
+    if module.settings.instantiate or tuned.templates:
         owners = _Owners([u for u in units if u.kind == "cu"], sources)
-        _assign_of_module(module, units, owners, assigned)
+        _assign_of_module(module, units, owners, assigned, tuned)
+        for entry in tuned.templates:
+            owner = _owner(f"{entry.function}<>", owners, module, f"{entry.where}.kernel")
+            assigned[owner] += tuned.add_template(entry, sources.unit(owner))
     return assigned
 
 
 def _assign_of_module(
-    module: ModuleConfig, units: Sequence[TranslationUnit], owners: _Owners, assigned: dict[str, list[str]]
+    module: ModuleConfig,
+    units: Sequence[TranslationUnit],
+    owners: _Owners,
+    assigned: dict[str, list[str]],
+    tuned: TunedSources,
 ) -> None:
     """Add the instantiations of all sources to `assigned`. `owners` are those of kernels in CUDA C++."""
     where = module.key_path("instantiate")
@@ -69,7 +81,7 @@ def _assign_of_module(
         unit, *others = functions[function]
         if others:
             raise _ambiguous(function, function, [each.name for each in functions[function]], module, where)
-        assigned[unit.name] += check_instantiations(unit, texts, where)
+        assigned[unit.name] += check_instantiations(unit, texts, where, tuned)
 
 
 def _functions(units: Iterable[TranslationUnit]) -> dict[str, list[TranslationUnit]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig, Override
+from cuda_ext.builder.config.tune_table import Tune
 from cuda_ext.builder.sources.globs import (
     find_headers,
     find_include_directories,
@@ -65,6 +66,7 @@ class Sources:
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
         tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}
+        tables |= {each.file for each in self._module.settings.tune if (self._root / each.file).exists()}
         units = self.units()
         names = {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys()
         return {name for name in names if not name.startswith(NAMED)} | tables
@@ -77,13 +79,20 @@ class Sources:
             self._settings[applying] = self._module.for_source(name)
         return self._settings[applying]
 
-    def tuning(self, override: Override) -> TuningTable | None:
+    def tuning(self, override: Override) -> TuningTable:
         """Return the table of configurations of `override`. Raises :class:`BuildError`."""
-        if not override.tuning:
-            return None
+        return self._read_table(find_tuning(override, self._root))
+
+    def measurements(self, entry: Tune) -> TuningTable:
+        """Return the table of what was measured of the kernel of `entry`; without a file, it is empty."""
         from cuda_ext.builder.sources.tuning_table import TuningTable
 
-        name = find_tuning(override, self._root)
+        exists = (self._root / entry.file).exists()
+        return self._read_table(entry.file) if exists else TuningTable(entry.file)
+
+    def _read_table(self, name: str) -> TuningTable:
+        from cuda_ext.builder.sources.tuning_table import TuningTable
+
         return TuningTable.parse(name, read_project_file(self._root / name, name))
 
     def _unit(self, name: str) -> TranslationUnit:

@@ -14,6 +14,7 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.kernel_owners import assign_instantiations, check_duplicates
 from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.tuned_sources import TunedSources
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide
@@ -27,6 +28,7 @@ from cuda_ext.compiler.translation_unit import (
     SourceKind,
     TranslationUnit,
 )
+from cuda_ext.compiler.tuned_kernels import Tuned, fits
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
@@ -50,7 +52,9 @@ def plan_module(
     """
     units = sources.units()
     check_duplicates(module.name, units)
-    assigned = assign_instantiations(module, sources)
+    tuned = TunedSources(module, sources, environ.get("CUDA_EXT_CANDIDATES", "0") not in ("", "0"))
+    assigned = assign_instantiations(module, sources, tuned)
+    notes: list[str] = []
     constants = _assign_constants(module.settings.constants, units)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
@@ -82,7 +86,7 @@ def plan_module(
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
-        parts = _parts(unit, settings, targets[key])
+        parts = _parts(unit, settings, targets[key], tuned.found, notes)
         for index, (part, architectures) in enumerate(parts):
             libraries.append(
                 LibraryPlan(
@@ -116,6 +120,8 @@ def plan_module(
         embed=module.settings.jit,
         headers=sources.headers() if module.settings.jit else {},
         obstacles={n: f"it {o}" for n, o in obstacles.items() if o} if module.settings.jit else {},
+        tuned=tuned.found,
+        notes=(*tuned.notes, *notes),
     )
 
 
@@ -181,25 +187,53 @@ def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
 
 
 def _parts(
-    unit: TranslationUnit, settings: Settings, architectures: tuple[Architecture, ...]
+    unit: TranslationUnit,
+    settings: Settings,
+    architectures: tuple[Architecture, ...],
+    tuned: Tuned,
+    notes: list[str],
 ) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
     """Return `unit`, or the parts into which its instantiations are divided, with the architectures of each.
 
-    The first part has the kernels that are not templates.
+    The first part has the kernels that are not templates. Each candidate in `tuned` is a part, for the
+    architectures that have its shared memory; if there is none, `notes` get a message.
     """
     if unit.kind in PYTHON:
         from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 
         return one_for_each_instantiation(unit, architectures)
+    candidates = {text: tuned[unit.name, text] for text in unit.instantiate if (unit.name, text) in tuned}
+    others = [text for text in unit.instantiate if text not in candidates]
+    # Without others, the part of the first candidate has the kernels that are no templates.
+    parts = _divide(unit, others, settings) if others or not candidates else []
+    divided = [(each, architectures) for each in parts]
+    for text, each in candidates.items():
+        fitting = tuple(a for a in architectures if each.launch is None or fits(each.launch.shared, a))
+        if fitting:
+            divided.append((unit.replace(instantiate=(text,)), fitting))
+        elif each.is_default:
+            raise ConfigError(
+                f"{text} is the default, and takes {each.launch and each.launch.shared:,} bytes of shared memory",
+                where=each.where,
+                remedy="choose a smaller default",
+            )
+        if len(fitting) < len(architectures):
+            notes.append(
+                f"{text}: left out for {', '.join(str(a) for a in architectures if a not in fitting)}, "
+                f"where a block has less than {each.launch and each.launch.shared:,} bytes of shared memory"
+            )
+    return divided
+
+
+def _divide(unit: TranslationUnit, texts: Sequence[str], settings: Settings) -> list[TranslationUnit]:
     if not settings.split_instantiations or settings.link:
-        return [(unit, architectures)]
-    plain = [written for written in unit.instantiate if not normalise(written).endswith(">")]
-    templates = [written for written in unit.instantiate if written not in plain]
+        return [unit.replace(instantiate=tuple(texts))]
+    plain = [written for written in texts if not normalise(written).endswith(">")]
+    templates = [written for written in texts if written not in plain]
     each = settings.split_instantiations is True
     number = len(templates) if each else min(settings.split_instantiations, len(templates))
     first, *others = _deal(templates, max(number, 1))
-    parts = [plain + first, *others]
-    return [(unit.replace(instantiate=tuple(part)), architectures) for part in parts]
+    return [unit.replace(instantiate=tuple(part)) for part in (plain + first, *others)]
 
 
 def _deal(templates: Sequence[str], number: int) -> list[list[str]]:

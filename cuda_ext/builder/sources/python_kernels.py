@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
-from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable, check_parameter
+from cuda_ext.builder.config.modules import Override
+from cuda_ext.builder.sources.tuned_sources import TunedSources
+from cuda_ext.builder.sources.tuning_table import check_comparable, check_parameter
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_file import possible_files
 from cuda_ext.compiler.front_ends.python_functions import (
@@ -22,6 +24,7 @@ from cuda_ext.compiler.front_ends.python_functions import (
     functions_with_hooks,
 )
 from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
+from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.regular_file import read_file
@@ -54,12 +57,16 @@ def front_end_of(name: str, source: bytes) -> SourceKind:
 
 
 def check_instantiations(
-    unit: TranslationUnit, texts: Mapping[int, str], where: str, tuning: TuningTable | None = None
+    unit: TranslationUnit,
+    texts: Mapping[int, str],
+    where: str,
+    tuned: TunedSources,
+    override: Override | None = None,
 ) -> list[str]:
     """Return the instantiations of `unit` that `texts` request, in canonical spelling.
 
-    `texts` are by their positions at the key path `where`. Each instantiation occurs in all configurations of
-    `tuning`. An instantiation with hints is followed by the same one without hints. Raises
+    `texts` are by their positions at the key path `where`, in `override` if there is one. Each instantiation
+    occurs in the configurations that its table in `tuned` has, and is added to that. An instantiation with hints is followed by the same one without hints. Raises
     :class:`ConfigError`.
     """
     functions = {function.name: function for function in find_functions(unit.source)}
@@ -77,12 +84,11 @@ def check_instantiations(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
         function = functions[each.function]
-        alternatives = each.alternatives
+        tuning = tuned.of_function(unit, function, override)
+        alternatives: list[tuple[Instantiation, Choice | None]] = [(one, None) for one in each.alternatives]
         if tuning:
-            alternatives = [
-                c for alternative in alternatives for c in tuning.configure(alternative, function)
-            ]
-        for configured in alternatives:
+            alternatives = [pair for one in each.alternatives for pair in tuning.configure(one, function)]
+        for configured, choice in alternatives:
             _check_parameters(configured, function, here, texts.values())
             for name in configured.derived:
                 check_parameter(name, function, here)
@@ -97,6 +103,9 @@ def check_instantiations(
                     remedy="correct the condition, or the hints at the types",
                 )
             checked[str(configured.without_hints())] = None
+            if tuning and choice:
+                for text in {str(configured), str(configured.without_hints())} & checked.keys():
+                    tuned.add_function(unit, text, function.name, tuning, choice)
     return [*checked]
 
 

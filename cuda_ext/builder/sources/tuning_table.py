@@ -1,16 +1,16 @@
-"""Tables of measured configurations: each entry becomes an instantiation for the case of its measurement.
+"""Tables of measured configurations, of which launches take the fastest.
 
-They are JSON. The entries under ``tuned`` are cache files of ``triton.autotune``, with the GPU of the
-measurement.
+They are JSON. The entries under ``tuned`` are lines that ``cuda-ext tune`` wrote, or cache files of
+``triton.autotune`` or Kernel Tuner, with the GPU of the measurement.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -20,11 +20,24 @@ from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParam
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.candidates import Term
-from cuda_ext.formats.variant_conditions import SM, Condition, is_about_gpu, parse
+from cuda_ext.builder.sources.measured_choices import Point, choose_few, divide
+from cuda_ext.compiler.tuned_kernels import Choice
+from cuda_ext.facts.candidates import Measured, Term
+from cuda_ext.formats.quantities import format_count
+from cuda_ext.formats.variant_conditions import (
+    CANDIDATE,
+    GPU_NAME,
+    LAST,
+    SM,
+    Condition,
+    is_about_gpu,
+    on_gpu,
+    parse,
+)
 
 # Values of parameters and options in Python's spelling.
 _Configuration = Mapping[str, str]
+_Frozen = tuple[tuple[str, str], ...]
 # Triton's names of PyTorch's dtypes.
 _DTYPES = {dtype.torch: dtype.triton for dtype in DTYPES}
 _DEEPEST = 8  # the limit of arrays within arrays
@@ -33,37 +46,40 @@ _COMPARED = rf"{_INTEGER}|\*.*"
 
 
 class _Entry(NamedTuple):
-    """The best configuration on a device: for the values ``key`` of parameters, or if ``when`` holds."""
+    """A configuration on a device: for the values ``key`` of parameters, or if ``when`` holds.
+
+    ``device`` is the name of a GPU, of the capability ``sm``, or a capability such as ``sm_90``. Without a
+    ``time``, it is the best; with a reason why it ``failed``, it is none. ``source`` is the digest of the text
+    that was measured.
+    """
 
     where: str
-    device: Condition
+    device: str
     configuration: _Configuration
-    key: tuple[object, ...] | None
-    when: Condition
-
-
-class _Group(NamedTuple):
-    """Conditions under which a configuration is the best; if it ``is_keyed``, they are values of the key."""
-
-    device: Condition
-    configuration: _Configuration
-    is_keyed: bool
-    conditions: list[Condition]
-
-    @property
-    def when(self) -> tuple[Condition, ...]:
-        conditions = [()] if () in self.conditions else self.conditions
-        return tuple(self.device + condition for condition in conditions)
+    key: tuple[object, ...] | None = None
+    when: Condition = ()
+    sm: int = 0
+    kernel: str = ""
+    time: float = 0.0
+    failed: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class TuningTable:
-    """The parameters in keys, the configurations in their order, and the one for all other cases."""
+    """The parameters in keys, the configurations in their order, and the one for all other cases.
+
+    With ``candidates``, it has no others. ``is_complete`` if those that were not chosen are built, too.
+    ``used`` are the entries that were of use.
+    """
 
     name: str
-    key: tuple[str, ...]
-    tuned: tuple[_Entry, ...]
-    default: _Configuration
+    key: tuple[str, ...] = ()
+    tuned: tuple[_Entry, ...] = ()
+    default: _Configuration | None = None
+    candidates: tuple[_Configuration, ...] = ()
+    is_complete: bool = False
+    used: set[int] = field(default_factory=set, compare=False)
 
     @classmethod
     def parse(cls, name: str, content: bytes) -> TuningTable:
@@ -73,62 +89,162 @@ class TuningTable:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"is no JSON: {error}", where=name, remedy="correct it") from None
         values = _TABLE.check(data, f"{name}: table")
-        return cls(name, values.get("key", ()), values.get("tuned", ()), values["default"])
+        return cls(name, values.get("key", ()), values.get("tuned", ()), values.get("default"))
 
-    def configure(self, each: Instantiation, function: PythonFunction) -> list[Instantiation]:
+    def restrict(
+        self,
+        candidates: Sequence[_Configuration],
+        key: Sequence[str],
+        default: _Configuration,
+        is_complete: bool,
+    ) -> TuningTable:
+        """Return the table for these `candidates` and no others."""
+        return replace(
+            self,
+            key=self.key or tuple(key),
+            default=default or self.default or candidates[0],
+            candidates=tuple(candidates),
+            is_complete=is_complete,
+        )
+
+    def describe(self, digest: str) -> Iterator[str]:
+        """Yield messages about the entries: which were used, fit nothing, or are of another source."""
+        if not self.tuned:
+            return
+        unused = [entry for number, entry in enumerate(self.tuned) if number not in self.used]
+        stale = [entry for number, entry in enumerate(self.tuned) if number in self.used]
+        stale = [entry for entry in stale if entry.source and entry.source != digest]
+        yield f"{self.name}: {len(self.used)} of {format_count(len(self.tuned), 'entry', 'entries')} used"
+        for entries, what in (
+            (unused, "fit no kernel, candidate or type of the build"),
+            (stale, "were measured before the source changed; cuda-ext tune measures again"),
+        ):
+            if entries:
+                first = entries[0].where.partition(": ")[2].removeprefix("table.")
+                yield f"{self.name}: {format_count(len(entries), 'entry', 'entries')} {what}: {first}"
+
+    def configure(self, each: Instantiation, function: PythonFunction) -> list[tuple[Instantiation, Choice]]:
         """Return `each` in every configuration that is the best for its types in some case, the default last.
 
         Raises :class:`ConfigError` for a configuration that does not fit the function.
         """
+        if self.default is None:
+            remedy = "give the configuration for other sizes and GPUs"
+            raise ConfigError("is missing", where=f"{self.name}: table.default", remedy=remedy)
         for name in self.key:
             check_parameter(name, function, f"{self.name}: table.key")
-        groups: list[_Group] = []
         for entry in self.tuned:
             _check_configuration(entry.configuration, each, function, entry.where)
-            condition = self._condition(entry, each, function)
-            if condition is None:
-                continue
-            new = _Group(entry.device, entry.configuration, entry.key is not None, [condition])
-            # Values of one key exclude each other, so their order does not matter.
-            last = takewhile(lambda group: group.is_keyed, reversed(groups)) if new.is_keyed else ()
-            same = next((group for group in last if group[:2] == new[:2]), new)
-            if same is new:
-                groups.append(new)
-            else:
-                same.conditions.append(condition)
-        _check_configuration(self.default, each, function, f"{self.name}: table.default")
-        tuned = (replace(each, configuration=group.configuration, when=group.when) for group in groups)
-        return [*tuned, replace(each, configuration=self.default)]
+        choices = self.choose(lambda entry: self._values(entry, each, function), self._compared(each))
+        for choice in choices:
+            _check_configuration(choice.configuration, each, function, f"{self.name}: table.default")
+        return [
+            (replace(each, configuration=choice.configuration, when=choice.when), choice)
+            for choice in choices
+        ]
 
-    def _condition(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> Condition | None:
-        """Return the condition of `entry` for `each`; ``None`` if its types or constants are others."""
-        types = {parameter.argument: parameter.type for parameter in each.parameters}
-        if entry.key is None:
-            for term in entry.when:
-                check_comparable(term, each.parameters, f"{entry.where}.when")
-            return entry.when
-        values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
-        if len(values) < len(self.key):
+    def choose(self, values_of: Callable[[_Entry], Point | None], names: Sequence[str]) -> list[Choice]:
+        """Choose configurations, the default last; `names` are the integers in the key.
+
+        `values_of` returns their values in an entry; ``None`` if it is of another kernel.
+        """
+        conditional: list[Choice] = []
+        times: dict[tuple[int, str], dict[Point, dict[_Frozen, float]]] = {}
+        for number, entry in enumerate(self.tuned):
+            is_known = not self.candidates or entry.configuration in self.candidates
+            if not is_known or (values := values_of(entry)) is None:
+                continue
+            self.used.add(number)
+            if entry.key is None:
+                device = _on(entry.device, entry.sm)
+                conditional.append(Choice(entry.configuration, (device + entry.when,)))
+            elif not entry.failed:
+                sm = entry.sm or (int(entry.device[3:]) if _is_capability(entry.device) else 0)
+                own = times.setdefault((sm, entry.device), {}).setdefault(values, {})
+                own.setdefault(tuple(sorted(entry.configuration.items())), entry.time)
+        choices = [*_merged(conditional), *_chosen(times, names)]
+        default = self.default or {}
+        if self.is_complete:
+            taken = [default, *(choice.configuration for choice in choices)]
+            others = ((i, each) for i, each in enumerate(self.candidates) if each not in taken)
+            choices += (Choice(each, ((Term(CANDIDATE, "==", i),),)) for i, each in others)
+        return [*choices, Choice(default)]
+
+    def values_in(self, entry: _Entry, kernel: str) -> Point | None:
+        """Return the values of an `entry` of the key of a `kernel` in C++; ``None`` if it is of another one."""
+        if entry.kernel not in ("", kernel):
+            return None
+        self._check_length(entry)
+        where = f"{entry.where}.key"
+        return tuple(expect(value, int, where, "integers") for value in (entry.key or ())[: len(self.key)])
+
+    def _compared(self, each: Instantiation) -> list[str]:
+        return [name for name in self.key if name not in each.constants]
+
+    def _check_length(self, entry: _Entry) -> None:
+        if entry.key is not None and len(entry.key) < len(self.key):
             raise ConfigError(
-                f"has {len(values)} values, and the key of the table has {len(self.key)}",
+                f"has {len(entry.key)} values, and the key of the table has {len(self.key)}",
                 where=f"{entry.where}.key",
                 remedy=f"give values of {', '.join(self.key)}",
             )
+
+    def _values(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> Point | None:
+        """Return the values of the key that `each` compares; ``None`` if its types or constants are others."""
+        types = {parameter.argument: parameter.type for parameter in each.parameters}
+        if entry.kernel not in ("", each.function):
+            return None
+        if entry.key is None:
+            for term in entry.when:
+                check_comparable(term, each.parameters, f"{entry.where}.when")
+            return ()
+        self._check_length(entry)
+        values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
         pointers = [types[name] for name in function.parameters if types.get(name, "").startswith("*")]
         elements = [pointer.removeprefix("*k" if pointer.startswith("*k") else "*") for pointer in pointers]
         if dtypes and elements != [_DTYPES.get(str(dtype).removeprefix("torch."), "") for dtype in dtypes]:
             return None
-        condition: Condition = ()
+        compared: list[int] = []
         for number, (name, value) in enumerate(zip(self.key, values, strict=True)):
             if name in each.constants:
                 if each.constants[name] != repr(value):
                     return None
                 continue
             here = f"{entry.where}.key[{number}]"
-            (term,) = check_condition(f"{name} == {expect(value, int, here, 'an integer')}", here)
-            check_comparable(term, each.parameters, here)
-            condition += (term,)
-        return condition
+            compared.append(expect(value, int, here, "an integer"))
+            check_comparable(Term(name, "==", compared[-1]), each.parameters, here)
+        return tuple(compared)
+
+
+def _merged(choices: Sequence[Choice]) -> Iterator[Choice]:
+    """Unite neighbours with one configuration."""
+    for configuration, group in groupby(choices, key=lambda choice: choice.configuration):
+        yield Choice(configuration, tuple(condition for choice in group for condition in choice.when))
+
+
+def _chosen(
+    times: Mapping[tuple[int, str], Mapping[Point, Mapping[_Frozen, float]]], names: Sequence[str]
+) -> Iterator[Choice]:
+    """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs."""
+    gpus = sorted(times, key=lambda gpu: (gpu[0], _is_capability(gpu[1]), gpu[1]))
+    last = dict(gpus)
+    for sm, device in gpus:
+        on_device = _on(f"sm_{sm}" if sm and last[sm] == device else device, sm)
+        regions: dict[_Frozen, list[tuple[Condition, list[Point]]]] = {}
+        for label, condition, points in divide(choose_few(times[sm, device]), names):
+            regions.setdefault(label, []).append((on_device + condition, points))
+        for label, parts in regions.items():
+            measured = tuple(Measured(device, point) for _, points in parts for point in points)
+            yield Choice(dict(label), tuple(condition for condition, _ in parts), measured)
+
+
+def _on(device: str, sm: int) -> Condition:
+    """Return the condition that the GPU is `device`, a capability or a name, whose capability is `sm`."""
+    return parse(device) if _is_capability(device) else (on_gpu(device), *(parse(f"sm_{sm}") if sm else ()))
+
+
+def _is_capability(device: str) -> bool:
+    return re.fullmatch(r"sm_[1-9]\d{1,2}", device) is not None
 
 
 def check_parameter(name: str, function: PythonFunction, where: str) -> None:
@@ -232,15 +348,37 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
             raise ConfigError(f"expected either {one!r} or {other!r}", where=where)
     timings = keys.get("configs_timings", ())
     best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
-    return _Entry(where, keys["device"], best, keys.get("key"), keys.get("when", ()))
+    rest = {
+        name: keys[name]
+        for name in ("key", "when", "sm", "kernel", "time", "failed", "source")
+        if name in keys
+    }
+    return _Entry(where, keys["device"], best, **rest)
 
 
-def _check_device(name: str, where: str) -> Condition:
-    if not re.fullmatch(r"sm_[1-9]\d{1,2}", name):
+def _check_device(name: str, where: str) -> str:
+    if not re.fullmatch(GPU_NAME, name) or re.search(r"\b(?:and|or|not|if)\b", name):
+        raise ConfigError(
+            f"{shorten(name)!r} is no compute capability such as sm_90, and no name of a GPU", where=where
+        )
+    if name.startswith("sm_") and not _is_capability(name):
         raise ConfigError(f"{shorten(name)!r} is no compute capability such as sm_90", where=where)
-    return parse(name)
+    return name
 
 
+def _check_number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise ConfigError(f"expected a positive number, found {show(value)}", where=where)
+    return float(value)
+
+
+def _check_sm(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 10 <= value <= LAST:
+        raise ConfigError(f"expected a compute capability such as 90, found {show(value)}", where=where)
+    return value
+
+
+_IGNORED = Kind(lambda value, _: value, {})
 _TABLE = table(
     {
         "key": array(string("the name of a parameter"), "an array of names"),
@@ -248,7 +386,13 @@ _TABLE = table(
         "tuned": array(
             table(
                 {
-                    "device": string("a compute capability such as sm_90").then(_check_device),
+                    "device": string("a compute capability such as sm_90, or a name").then(_check_device),
+                    "sm": Kind(_check_sm, {}),
+                    "kernel": string("a name"),
+                    "time": Kind(_check_number, {}),
+                    "failed": string("a reason"),
+                    "source": string("a digest"),
+                    **dict.fromkeys(("cold", "spread", "driver", "compiler", "runs", "drift"), _IGNORED),
                     "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
                     "when": WHEN,
                     "config": _CONFIG,
@@ -263,5 +407,4 @@ _TABLE = table(
         ),
     },
     "an object with key, tuned and default",
-    {"default": "give the configuration for other sizes and GPUs"},
 )

@@ -84,6 +84,13 @@ class Device:
     largest_block = _extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)
     largest_grid = _extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
 
+    @cached_property
+    def name(self) -> str:
+        """Its name, ``NVIDIA H200``."""
+        text = ctypes.create_string_buffer(256)
+        self.driver.call("cuDeviceGetName", ctypes.addressof(text), len(text), self.ordinal)
+        return text.value.decode(errors="replace")
+
     def attribute(self, number: int) -> int:
         """Return a device attribute by its number in ``cuda.h``."""
         return self.driver.query("cuDeviceGetAttribute", OUT, number, self.ordinal)

@@ -1,0 +1,66 @@
+"""From measured cases to conditions: between two sizes, the choice is that of the nearer one in log2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import isqrt
+from typing import TypeAlias, TypeVar
+
+from cuda_ext.facts.candidates import Term
+from cuda_ext.formats.variant_conditions import Condition
+
+_Label = TypeVar("_Label", bound=Hashable)
+Point: TypeAlias = tuple[int, ...]
+
+# A configuration that takes at most so much longer than the best is as good: fewer of them ship.
+_ALIKE = 1.01
+
+
+def choose_few(times: Mapping[Point, Mapping[_Label, float]]) -> dict[Point, _Label]:
+    """Choose one of the best labels for each point, so that few labels are chosen."""
+    good = {p: {each for each, t in of.items() if t <= min(of.values()) * _ALIKE} for p, of in times.items()}
+    chosen: dict[Point, _Label] = {}
+    while open_points := [point for point in good if point not in chosen]:
+        counts = Counter(label for point in open_points for label in good[point])
+        most = max(counts.values())
+        best = min(
+            (label for label in counts if counts[label] == most),
+            key=lambda label: sum(times[p].get(label, 0) / min(times[p].values()) for p in open_points),
+        )
+        chosen |= {point: best for point in open_points if best in good[point]}
+    return {point: chosen[point] for point in times}
+
+
+def divide(
+    points: Mapping[Point, _Label], names: Sequence[str], bounds: Mapping[tuple[int, str], int] = {}
+) -> Iterator[tuple[_Label, Condition, list[Point]]]:
+    """Divide all values of the integers `names` into parts, each for the points of one label.
+
+    A bound lies in the middle of two values, in log2.
+    """
+    if len({*points.values()}) <= 1:
+        terms = (Term(names[axis], symbol, number) for (axis, symbol), number in sorted(bounds.items()))
+        yield next(iter(points.values())), tuple(terms), [*points]
+        return
+    cuts = [
+        (axis, low, high)
+        for axis in range(len(names))
+        for low, high in pairwise(sorted({point[axis] for point in points}))
+    ]
+
+    def disorder(cut: tuple[int, int, int]) -> tuple[float, float]:
+        axis, low, high = cut
+        sides: tuple[list[_Label], list[_Label]] = [], []
+        for point, label in points.items():
+            sides[point[axis] > low].append(label)
+        mixed = sum(len(side) - sum(n * n for n in Counter(side).values()) / len(side) for side in sides)
+        return mixed, max(low, 1) / max(high, 1)
+
+    axis, low, high = min(cuts, key=disorder)
+    middle = isqrt(low * high) if low >= 0 else (low + high) // 2
+    below = {point: label for point, label in points.items() if point[axis] <= low}
+    above = {point: label for point, label in points.items() if point[axis] > low}
+    yield from divide(below, names, {**bounds, (axis, "<="): middle})
+    yield from divide(above, names, {**bounds, (axis, ">="): middle + 1})
