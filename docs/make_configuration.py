@@ -92,6 +92,17 @@ gemm = [
 ]""",
     "compress": 'compress = "balance"',
     "emit": 'emit = "cubin"',
+    "tune": """\
+[[tool.cuda_ext.modules."my_package.kernels".tune]]
+kernel = "gemm<{TILE}, {STAGES}>"
+TILE = [64, 128]
+STAGES = [2, 3, 4]
+when = "TILE * STAGES <= 384"
+key = ["m", "n", "k"]
+block = "TILE * 2"
+shared = "STAGES * TILE * 64"
+grid = ["cdiv(n, TILE)", "cdiv(m, TILE)"]
+arrays = { a = "m * k", b = "k * n", c = "m * n" }""",
     "jit": "jit = false",
     "headers": 'headers = ["include/**/*.cuh"]',
     "link": "link = true",

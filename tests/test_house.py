@@ -28,8 +28,9 @@ MODULES = {name_of(path): path for path in PATHS}
 
 # Which rooms each room may import, besides itself and what these may import.
 ARROWS = {
-    "cli": {"recording"},
+    "cli": {"recording", "tuning"},
     "recording": {"builder", "runtime"},
+    "tuning": {"runtime"},
     "integrations": {"builder"},
     "builder": {"toolchain", "cache"},
     "runtime": {"toolchain", "cache"},

@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuda_ext.builder.candidates_left_out import leave_out
 from cuda_ext.builder.config.resolve_variants import resolve_variants
-from cuda_ext.builder.candidates_left_out import LeftOut
 from cuda_ext.builder.jit_trials import describe_obstacles, plan_trials, with_results
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.in_place import check_outside
@@ -182,8 +183,9 @@ class _Session:
         results = iter(self._run(batch, [*chain(*libraries), *chain(*trials)]))
         outcomes = [[next(results) for _ in own] for own in libraries]
         if any(plan.tuned for plan in plans):
-            left_out = LeftOut(lambda own: self._run(batch, own), self._progress.message)
-            reduced = list(map(left_out.reduce, plans, libraries, outcomes))
+            run, report = partial(self._run, batch), self._progress.message
+            pairs = zip(plans, libraries, outcomes, strict=True)
+            reduced = [leave_out(*each, run, report) for each in pairs]
             plans, outcomes = [plan for plan, _ in reduced], [results for _, results in reduced]
         tried = [
             with_results(plan, [(trial, next(results)) for trial, _ in own]) if own else plan

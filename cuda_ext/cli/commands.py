@@ -24,6 +24,7 @@ _COMMANDS = (
     "doctor",
     "prepare",
     "record",
+    "tune",
     "cache",
     "cmake-dir",
 )

@@ -47,7 +47,7 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
     from cuda_ext.cache.open_store import why_not_used
     from cuda_ext.runtime.compilation import prepare
 
-    kernels = _import_kernels(module)
+    kernels = import_kernels(module)
     if reason := why_not_used(os.environ):
         raise Failure(f"the results cannot be kept: {reason}")
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
         click.echo(f"{module}: nothing to compile: there is an image for each of these GPUs")
 
 
-def _import_kernels(name: str) -> ModuleType:
+def import_kernels(name: str) -> ModuleType:
     """Import the module of kernels of that name."""
     from cuda_ext.cli.installed import named_modules
     from cuda_ext.runtime.module import KernelModule

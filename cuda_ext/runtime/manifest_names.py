@@ -130,9 +130,9 @@ class Names:
 def _can_compare(kernel: Kernel, variants: Variants, manifest: Manifest) -> bool:
     """Return True if a launch of `kernel` has all values that the conditions of `variants` compare."""
     from cuda_ext.facts.structures import comparable_names  # few modules have variants
-    from cuda_ext.formats.variant_conditions import SM
+    from cuda_ext.formats.variant_conditions import CANDIDATE, SM
 
-    known = {SM, *comparable_names(kernel, manifest.structures)}
+    known = {SM, CANDIDATE, *comparable_names(kernel, manifest.structures)}
     terms = (term for candidate in variants.candidates for term in candidate.when)
     return known.issuperset(term.name for term in terms if term.operator)
 

@@ -77,6 +77,24 @@ class Variants(Kernel):
         """
         print(self._launcher.explain(arguments, launch))
 
+    def configurations(self, /, *arguments: Any, **launch: Any) -> list[Kernel]:
+        """Return a kernel for each configuration, the default last, all of which take these arguments.
+
+        The sizes and the GPU for which a configuration is chosen do not matter, but what it was compiled for.
+        """
+        return [self._candidates[number] for number in self._launcher.find_configurations(arguments, launch)]
+
+    def taken(self, /, *arguments: Any, **launch: Any) -> Kernel:
+        """Return the kernel that a launch with these arguments takes. Nothing is launched."""
+        options, named = LaunchOptions.split(launch)
+        chosen = self._launcher.choose(self._launcher.resolve(arguments, named, options))
+        return self._candidates[self._launcher.number_of(chosen)]
+
+    @property
+    def tuning(self) -> facts.Tuning | None:
+        """How the candidates are measured; ``None`` if they are not."""
+        return self._launcher.variants.tuning
+
     @property
     def _is_fixed(self) -> bool:
         return self._launcher.is_fixed
@@ -195,7 +213,23 @@ class _VariantsLauncher(Launcher):
         raise error
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice]:
-        return self._candidates.index(chosen), self._choice_on(device)
+        return self.number_of(chosen), self._choice_on(device)
+
+    def number_of(self, chosen: Launcher) -> int:
+        """Return the position of the candidate `chosen`."""
+        return self._candidates.index(chosen)
+
+    def find_configurations(self, arguments: Sequence[object], launch: Mapping[str, object]) -> list[int]:
+        """Return the first candidate of each configuration that was compiled for such arguments."""
+        options, named = LaunchOptions.split(launch)
+        resolved = self.resolve(arguments, named, options)
+        numbers = self._numbers(resolved)
+        found: dict[tuple[tuple[str, str], ...], int] = {}
+        for number, each in enumerate(self._on(resolved.device)):
+            promises = (term for term in each.when if term.modulus or term.operator == "==")
+            if all(is_about_gpu(term) or holds(term, numbers[term.name]) for term in promises):
+                found.setdefault(tuple(sorted(each.launcher.kernel.configuration.items())), number)
+        return list(found.values())
 
     def _choice_on(self, device: Device) -> Choice:
         parts = {name: (each.position, _part(each), each.offset) for name, each in self._operands.items()}

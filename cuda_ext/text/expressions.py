@@ -85,8 +85,8 @@ class _Evaluation:
                 return all(results) if isinstance(operation, ast.And) else any(results)
             case ast.Compare(left, operations, others):
                 numbers = [self.value(each, names) for each in (left, *others)]
-                pairs = zip(operations, numbers, numbers[1:], strict=False)
-                return all(_OPERATORS[type(operation)](one, other) for operation, one, other in pairs)
+                each = zip(operations, numbers, numbers[1:], strict=False)
+                return all(_OPERATORS[type(operation)](one, other) for operation, one, other in each)
             case ast.IfExp(test, one, other):
                 return self.value(one if self.value(test, names) else other, names)
             case ast.Call(func, arguments, keywords):

@@ -13,6 +13,10 @@
 //                         cuMemFree=1@3 the first two calls succeed
 //   FAKE_CUDA_LACKS       a function that is not there
 //   FAKE_CUDA_LOADING     how many milliseconds it takes to load an image (0)
+//   FAKE_CUDA_KERNELS     the microseconds that launches of kernels take, by a part of their lowered names: a
+//                         number, and one for each block, with what is wrong with it behind a colon: wrong,
+//                         hangs, crashes, or the number of an error; Li64E=1+0.5,Li32E=2+0:hangs
+//   FAKE_CUDA_SLOWER      by how much all launches take longer with each launch (0), as a percentage
 //   FAKE_CUDA_LOG         the file that calls are written to, and every error that is not one of FAKE_CUDA_FAIL
 //
 // An image is a cubin, of which the kernels and variables are read; or it is text, which may lie behind the headers
@@ -204,6 +208,7 @@ static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 7: *value = 65535; return SUCCESS;             // MAX_GRID_DIM_Z
     case 16: *value = 132; return SUCCESS;              // MULTIPROCESSOR_COUNT
     case 20: *value = setting("FAKE_CUDA_COMPUTE_MODE", 0); return SUCCESS;  // COMPUTE_MODE
+    case 38: *value = 1 << 16; return SUCCESS;          // L2_CACHE_SIZE
     case 39: *value = 2048; return SUCCESS;             // MAX_THREADS_PER_MULTIPROCESSOR
     case 75: *value = capability / 10; return SUCCESS;  // COMPUTE_CAPABILITY_MAJOR
     case 76: *value = capability % 10; return SUCCESS;  // COMPUTE_CAPABILITY_MINOR
@@ -576,7 +581,12 @@ typedef struct Event {
   struct Stream* stream;
   uint64_t awaited, reached;
   int device;
+  double at;  // the microseconds of the clock when it was recorded
 } Event;
+
+// A clock in microseconds that only launches move, or those of what a stream captures.
+static double now, captured, slower;
+static int is_captured;
 
 typedef struct Work {
   struct Work* next;
@@ -689,6 +699,7 @@ static CUresult cuEventRecord(Event* event, void* handle) {
   if (event->device != stream->device) return INVALID_HANDLE;
   pthread_mutex_lock(&lock);
   event->stream = stream;
+  event->at = now;
   give(stream, (Work){.event = event, .number = ++event->awaited});
   pthread_mutex_unlock(&lock);
   return SUCCESS;
@@ -773,6 +784,33 @@ static CUresult compute(const Kernel* kernel, Stream* stream, void** parameters)
   return SUCCESS;
 }
 
+// Move the clock by a launch, or do what is wrong with it.
+static CUresult take_time(const Kernel* kernel, double blocks, void** parameters) {
+  double time = 1, each = 0;
+  const char* faulty = "";
+  for (const char* at = getenv("FAKE_CUDA_KERNELS"); at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    char name[128] = "";
+    const size_t length = strcspn(at, "=");
+    if (length < sizeof name) memcpy(name, at, length);
+    if (!strstr(kernel->name, name)) continue;
+    char* end;
+    time = strtod(at + length + 1, &end);
+    each = *end == '+' ? strtod(end + 1, &end) : 0;
+    faulty = *end == ':' ? end + 1 : "";
+    break;
+  }
+  time = (time + each * blocks) * (1 + slower);
+  slower += atof(getenv("FAKE_CUDA_SLOWER") ? getenv("FAKE_CUDA_SLOWER") : "0") / 100;
+  *(is_captured ? &captured : &now) += time;
+  if (!strncmp(faulty, "hangs", 5)) sleep(600);
+  if (!strncmp(faulty, "crashes", 7)) _exit(139);
+  for (int i = 0; i < kernel->count && !strncmp(faulty, "wrong", 5); i++) {
+    const Allocation* at = kernel->sizes[i] == 8 ? allocated(*(char**)parameters[i]) : NULL;
+    if (at) at->start[0] ^= 1;
+  }
+  return atoi(faulty);
+}
+
 typedef struct Configuration {
   unsigned extents[6], shared;
   void* stream;
@@ -826,7 +864,67 @@ static CUresult launch(const char* how, const void* launchable, const Configurat
          extents[1], extents[2], extents[3], extents[4], extents[5], config->shared,
          (unsigned long long)(uintptr_t)config->stream, device, text);
   free(text);
+  const CUresult fault_of_kernel = take_time(kernel, (double)extents[0] * extents[1] * extents[2], parameters);
+  if (fault_of_kernel) return fault_of_kernel;
   return kernel->does ? compute(kernel, stream_of(config->stream), parameters) : SUCCESS;
+}
+
+static CUresult cuStreamBeginCapture(void* stream, int mode) {
+  (void)mode;
+  BEGIN(cuStreamBeginCapture);
+  if (!stream_of(stream)) return INVALID_CONTEXT;
+  is_captured = 1;
+  captured = 0;
+  return SUCCESS;
+}
+
+static CUresult cuStreamEndCapture(void* stream, double** graph) {
+  BEGIN(cuStreamEndCapture);
+  if (!is_captured || !stream_of(stream)) return INVALID_VALUE;
+  is_captured = 0;
+  *graph = malloc(sizeof **graph);
+  **graph = captured;
+  return SUCCESS;
+}
+
+static CUresult cuGraphInstantiate(double** executable, const double* graph, uint64_t flags) {
+  (void)flags;
+  BEGIN(cuGraphInstantiate);
+  *executable = malloc(sizeof **executable);
+  **executable = *graph;
+  return SUCCESS;
+}
+
+static CUresult cuGraphLaunch(const double* executable, void* stream) {
+  BEGIN(cuGraphLaunch);
+  if (!stream_of(stream)) return INVALID_CONTEXT;
+  now += *executable * (1 + slower);
+  return SUCCESS;
+}
+
+static CUresult cuGraphExecDestroy(double* executable) {
+  BEGIN(cuGraphExecDestroy);
+  free(executable);
+  return SUCCESS;
+}
+
+static CUresult cuGraphDestroy(double* graph) {
+  BEGIN(cuGraphDestroy);
+  free(graph);
+  return SUCCESS;
+}
+
+static CUresult cuEventElapsedTime(float* milliseconds, const Event* first, const Event* last) {
+  BEGIN(cuEventElapsedTime);
+  *milliseconds = (float)((last->at - first->at) / 1000);
+  return SUCCESS;
+}
+
+static CUresult cuMemsetD8Async(void* address, unsigned char value, size_t size, void* stream) {
+  BEGIN(cuMemsetD8Async);
+  if (!stream_of(stream) || !allocated(address)) return INVALID_VALUE;
+  memset(address, value, size);
+  return SUCCESS;
 }
 
 static CUresult cuLaunchKernel(const void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -990,7 +1088,9 @@ static CUresult noted(const char* function, CUresult error) {
   FUNCTION(cuMemAlloc) FUNCTION(cuMemFree) FUNCTION(cuMemHostAlloc) FUNCTION(cuMemPoolCreate)                         \
   FUNCTION(cuMemPoolSetAttribute) FUNCTION(cuMemAllocFromPoolAsync) FUNCTION(cuMemAllocAsync) FUNCTION(cuMemFreeAsync) \
   FUNCTION(cuStreamCreate) FUNCTION(cuStreamWaitEvent) FUNCTION(cuEventCreate) FUNCTION(cuEventDestroy)               \
-  FUNCTION(cuEventRecord) FUNCTION(cuEventSynchronize) FUNCTION(cuEventQuery) FUNCTION(cuTensorMapEncodeTiled)
+  FUNCTION(cuEventRecord) FUNCTION(cuEventSynchronize) FUNCTION(cuEventQuery) FUNCTION(cuTensorMapEncodeTiled) \
+  FUNCTION(cuStreamBeginCapture) FUNCTION(cuStreamEndCapture) FUNCTION(cuGraphInstantiate) FUNCTION(cuGraphLaunch)     \
+  FUNCTION(cuGraphExecDestroy) FUNCTION(cuGraphDestroy) FUNCTION(cuEventElapsedTime) FUNCTION(cuMemsetD8Async)
 
 // Callers get the functions so. Arguments are words of the machine, of which a function takes as many as it has.
 typedef uintptr_t Word;

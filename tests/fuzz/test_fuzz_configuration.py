@@ -31,6 +31,17 @@ TABLE: dict[str, Any] = {
     "instantiate": ["axpy<float>", {"kernel": "reduce<{T}, {B}>", "T": ["float", "double"], "B": [128, 256]}],
     "split-instantiations": 2,
     "variants": {"gemm": [{"kernel": "hopper", "when": "sm_90a and n % 4 == 0"}, {"kernel": "simple"}]},
+    "tune": [
+        {
+            "kernel": "f<{T}, {N}>",
+            "T": ["int"],
+            "N": [1, 2],
+            "when": "N % 2 == 0",
+            "key": ["n"],
+            "block": "N",
+        },
+        {"kernel": "softmax", "default": {"BLOCK": 64}, "grid": ["n"], "tolerance": 0.1},
+    ],
     "compress": "balance",
     "emit": "fatbin",
     "jit": True,
@@ -136,6 +147,14 @@ TUNING = {
             "configs_timings": [[{"kwargs": {"BLOCK": 8}, "num_stages": 3}, [0.1, 0.1, 0.2]]],
         },
         {"device": "sm_80", "when": "n % 4 == 0 and x % 16 == 0", "config": {"num_warps": 2}},
+        {
+            "device": "NVIDIA H200",
+            "sm": 90,
+            "key": [9],
+            "config": {"num_warps": 2},
+            "time": 1.5,
+            "source": "1f",
+        },
     ],
 }
 
@@ -154,7 +173,8 @@ FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), {"BLOCK": "64", "SH
 def test_a_tuning_table_is_read_or_an_error(damaged: Any) -> None:
     content = as_json(damaged.get("", damaged)).encode()
     try:
-        configured = TuningTable.parse("tuning.json", content).configure(TUNED, FUNCTION)
+        pairs = TuningTable.parse("tuning.json", content).configure(TUNED, FUNCTION)
+        configured = [each for each, _ in pairs]
     except ConfigError as error:
         configured, where = [], error.where
     else:

@@ -12,7 +12,7 @@ import pytest
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.cmake.module_call import Call
+from cuda_ext.integrations.cmake.module_call import Call, call_of
 from cuda_ext.integrations.cmake.parse_call import _KNOWN, parse_call, spell_error
 from tests.fixtures.cmake_projects import CMAKE
 from tests.fixtures.messages import Messages
@@ -69,6 +69,14 @@ KEYS: dict[str, tuple[list[str], Any]] = {
         parse_module(
             "p.k", {"variants": {"f": [{"kernel": "g", "when": "sm_90a"}, {"kernel": "h"}]}}, ""
         ).settings.variants,
+    ),
+    "tune": (
+        ["TUNE", "{ kernel = 'f<{N}>', N = [1, 2], key = ['n'], block = 'N * 32' }"],
+        parse_module(
+            "p.k",
+            {"tune": [{"kernel": "f<{N}>", "N": [1, 2], "key": ["n"], "block": "N * 32"}]},
+            call_of("k"),
+        ).settings.tune,
     ),
     "compress": (["COMPRESS", "none"], "none"),
     "emit": (["EMIT", "cubin"], "cubin"),

@@ -9,6 +9,7 @@ except for spellings of architectures that the compiler refuses later. It cannot
 * how many instantiations a table stands for;
 * whether modules lie within each other, and whether a name is in the form that Python imports;
 * whether the default of variants is the last candidate;
+* whether the expressions of a kernel to tune can be evaluated, and which candidates they leave;
 * that ``1.0`` is no integer.
 """
 

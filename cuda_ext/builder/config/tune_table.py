@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.instantiations import (
@@ -43,22 +44,23 @@ class Option(NamedTuple):
     launch: FixedLaunch | None
 
 
-class Tune(NamedTuple):
+@dataclass(frozen=True)
+class Tune:
     """The candidates of ``function``, by the names of the kernels that they stand for, the default first.
 
     A function in Python has one name, and no candidates if they are those of its decorator. ``when`` holds
     for those that are built. ``key`` is empty if the decorator has it.
     """
 
-    where: str
+    where: str = field(compare=False)
     function: str
     candidates: Mapping[str, Sequence[Option]]
     is_python: bool
     when: str = ""
     key: tuple[str, ...] = ()
-    default: Mapping[str, str] = {}
+    default: Mapping[str, str] = field(default_factory=dict)
     grid: tuple[str, ...] = ()
-    arrays: Mapping[str, str] = {}
+    arrays: Mapping[str, str] = field(default_factory=dict)
     inputs: str = ""
     tolerance: float = 0.0
 
@@ -113,7 +115,7 @@ def _check_tune(value: object, where: str) -> Tune:
             "list values of its constants" if made.key else "name the integers that the choice depends on"
         )
         raise ConfigError(problem, where=where if made.key else f"{where}.key", remedy=remedy)
-    return made._replace(candidates={n: _default_first(each, default, where) for n, each in groups.items()})
+    return replace(made, candidates={n: _default_first(each, default, where) for n, each in groups.items()})
 
 
 def _default_first(options: list[Option], default: Mapping[str, str], where: str) -> list[Option]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import TypeAlias, TypeVar
 
-from cuda_ext.facts.candidates import Term
+from cuda_ext.facts.candidates import Operator, Term
 from cuda_ext.formats.variant_conditions import Condition
 
 _Label = TypeVar("_Label", bound=Hashable)
@@ -34,7 +34,7 @@ def choose_few(times: Mapping[Point, Mapping[_Label, float]]) -> dict[Point, _La
 
 
 def divide(
-    points: Mapping[Point, _Label], names: Sequence[str], bounds: Mapping[tuple[int, str], int] = {}
+    points: Mapping[Point, _Label], names: Sequence[str], bounds: Mapping[tuple[int, Operator], int] = {}
 ) -> Iterator[tuple[_Label, Condition, list[Point]]]:
     """Divide all values of the integers `names` into parts, each for the points of one label.
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.keys import Settings
-from cuda_ext.builder.config.modules import ModuleConfig, Override
-from cuda_ext.builder.config.tune_table import Tune
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.globs import (
     find_headers,
     find_include_directories,
@@ -28,18 +27,20 @@ from cuda_ext.text.directives import definitions_of
 
 if TYPE_CHECKING:
     from cuda_ext.builder.sources.python_kernels import ProjectImports
-    from cuda_ext.builder.sources.tuning_table import TuningTable
 
 
 class Sources:
-    """The sources of a module by name, read with their headers. Each header is read once."""
+    """The sources of a module by name, in the project ``root``, read with their headers.
+
+    Each header is read once.
+    """
 
     def __init__(self, module: ModuleConfig, root: Path) -> None:
         self.names = find_sources(module, root)
         self.file_stems = file_stems(self.names)
         self._module = module
         self._headers = Headers(root, find_include_directories(module, root))
-        self._root = root
+        self.root = root
         self._imports: ProjectImports | None = None
         self._units: dict[str, TranslationUnit] = {}
         self._settings: dict[tuple[int, ...], Settings] = {}
@@ -58,15 +59,15 @@ class Sources:
     def headers(self) -> dict[str, bytes]:
         """Return the headers of the key ``headers``, and all that these can include, by name."""
         found: dict[str, bytes] = {}
-        for name in find_headers(self._module, self._root):
+        for name in find_headers(self._module, self.root):
             text, reached = self._headers.gather(name)
             found |= {name: text, **reached}
         return found
 
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
-        tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}
-        tables |= {each.file for each in self._module.settings.tune if (self._root / each.file).exists()}
+        tables = {find_tuning(each, self.root) for each in self._module.overrides if each.tuning}
+        tables |= {each.file for each in self._module.settings.tune if (self.root / each.file).exists()}
         units = self.units()
         names = {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys()
         return {name for name in names if not name.startswith(NAMED)} | tables
@@ -79,35 +80,19 @@ class Sources:
             self._settings[applying] = self._module.for_source(name)
         return self._settings[applying]
 
-    def tuning(self, override: Override) -> TuningTable:
-        """Return the table of configurations of `override`. Raises :class:`BuildError`."""
-        return self._read_table(find_tuning(override, self._root))
-
-    def measurements(self, entry: Tune) -> TuningTable:
-        """Return the table of what was measured of the kernel of `entry`; without a file, it is empty."""
-        from cuda_ext.builder.sources.tuning_table import TuningTable
-
-        exists = (self._root / entry.file).exists()
-        return self._read_table(entry.file) if exists else TuningTable(entry.file)
-
-    def _read_table(self, name: str) -> TuningTable:
-        from cuda_ext.builder.sources.tuning_table import TuningTable
-
-        return TuningTable.parse(name, read_project_file(self._root / name, name))
-
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
         if kind in ("cu", *PYTHON):
             self._refuse_kernels(name)
         if kind != "cu":
-            content = read_project_file(self._root / name, name)
+            content = read_project_file(self.root / name, name)
             imported = {}
             if kind in PYTHON:
                 from cuda_ext.builder.sources.python_kernels import ProjectImports, front_end_of
                 from cuda_ext.compiler.front_ends.python_functions import kernels_in_strings
 
                 content = kernels_in_strings(content)
-                self._imports = self._imports or ProjectImports(self._root)
+                self._imports = self._imports or ProjectImports(self.root)
                 imported = self._imports.gather(name, content)
                 kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))

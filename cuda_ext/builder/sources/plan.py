@@ -52,7 +52,7 @@ def plan_module(
     """
     units = sources.units()
     check_duplicates(module.name, units)
-    tuned = TunedSources(module, sources, environ.get("CUDA_EXT_CANDIDATES", "0") not in ("", "0"))
+    tuned = TunedSources(module, sources.root, environ.get("CUDA_EXT_CANDIDATES", "0") not in ("", "0"))
     assigned = assign_instantiations(module, sources, tuned)
     notes: list[str] = []
     constants = _assign_constants(module.settings.constants, units)
@@ -208,19 +208,20 @@ def _parts(
     parts = _divide(unit, others, settings) if others or not candidates else []
     divided = [(each, architectures) for each in parts]
     for text, each in candidates.items():
-        fitting = tuple(a for a in architectures if each.launch is None or fits(each.launch.shared, a))
+        shared = each.launch.shared if each.launch else 0
+        fitting = tuple(a for a in architectures if fits(shared, a))
         if fitting:
             divided.append((unit.replace(instantiate=(text,)), fitting))
         elif each.is_default:
             raise ConfigError(
-                f"{text} is the default, and takes {each.launch and each.launch.shared:,} bytes of shared memory",
+                f"{text} is the default, and takes {shared:,} bytes of shared memory",
                 where=each.where,
                 remedy="choose a smaller default",
             )
         if len(fitting) < len(architectures):
             notes.append(
                 f"{text}: left out for {', '.join(str(a) for a in architectures if a not in fitting)}, "
-                f"where a block has less than {each.launch and each.launch.shared:,} bytes of shared memory"
+                f"where a block has less than {shared:,} bytes of shared memory"
             )
     return divided
 

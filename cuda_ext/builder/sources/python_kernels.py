@@ -66,8 +66,8 @@ def check_instantiations(
     """Return the instantiations of `unit` that `texts` request, in canonical spelling.
 
     `texts` are by their positions at the key path `where`, in `override` if there is one. Each instantiation
-    occurs in the configurations that its table in `tuned` has, and is added to that. An instantiation with hints is followed by the same one without hints. Raises
-    :class:`ConfigError`.
+    occurs in the configurations that its table in `tuned` has, and is added to that. An instantiation with
+    hints is followed by the same one without hints. Raises :class:`ConfigError`.
     """
     functions = {function.name: function for function in find_functions(unit.source)}
     checked: dict[str, None] = {}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.config.tune_table import Tune
-from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.globs import find_tuning
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
+from cuda_ext.compiler.headers import read_project_file
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.compiler.tuned_kernels import Choice, TunedInstantiation
 from cuda_ext.errors import ConfigError
@@ -28,10 +31,10 @@ class TunedSources:
     If it ``is_complete``, all candidates are built. ``notes`` are messages of the build.
     """
 
-    def __init__(self, module: ModuleConfig, sources: Sources, is_complete: bool) -> None:
+    def __init__(self, module: ModuleConfig, root: Path, is_complete: bool) -> None:
         self.found: dict[tuple[str, str], TunedInstantiation] = {}
         self._entries = {entry.base: entry for entry in module.settings.tune}
-        self._sources = sources
+        self._root = root
         self._is_complete = is_complete
         self._tables: dict[object, tuple[TuningTable, str]] = {}
         self._said: list[str] = []
@@ -52,9 +55,7 @@ class TunedSources:
         texts: dict[str, None] = {}
         for name, options in entry.candidates.items():
             table = self._table(entry, unit, [option.configuration for option in options])
-            choices = table.choose(
-                lambda each, name=name, table=table: table.values_in(each, name), entry.key
-            )
+            choices = table.choose(partial(table.values_in, name), entry.key)
             for option in options:
                 if own := tuple(c for c in choices if c.configuration == option.configuration):
                     self._add(unit, option.text, name, entry, table, own, option.launch)
@@ -70,7 +71,7 @@ class TunedSources:
             if not override or not override.tuning:
                 return None
             table, _ = self._tables.setdefault(
-                override.where, (self._sources.tuning(override), _digest(unit))
+                override.where, (self._read(find_tuning(override, self._root)), _digest(unit))
             )
             return table
         if entry.candidates:
@@ -111,10 +112,10 @@ class TunedSources:
         kept = [each for each in found.configurations if entry.keeps(each)]
         if found.prunes:
             self._said.append(
-                f"{unit.name}: prune_configs_by of {entry.function} is not run: all {len(kept)} configurations "
-                "are candidates, unless `when` excludes them"
+                f"{unit.name}: prune_configs_by of {entry.function} is not run: {len(kept)} configurations "
+                "are candidates; `when` excludes others"
             )
-        self._entries[entry.base] = entry._replace(key=entry.key or found.key)
+        self._entries[entry.base] = replace(entry, key=entry.key or found.key)
         return kept
 
     def _table(
@@ -125,10 +126,17 @@ class TunedSources:
             raise ConfigError("excludes all candidates", where=f"{entry.where}.when", remedy="correct it")
         key = entry.base, tuple(tuple(each.items()) for each in candidates)
         if key not in self._tables:
-            table = self._sources.measurements(entry)
+            table = self._read(entry.file)
             table = table.restrict(candidates, entry.key, entry.default, self._is_complete)
             self._tables[key] = table, _digest(unit)
         return self._tables[key][0]
+
+    def _read(self, name: str) -> TuningTable:
+        """Read the table in the file `name`; an empty one if there is none. Raises :class:`BuildError`."""
+        from cuda_ext.builder.sources.tuning_table import TuningTable  # few modules have one
+
+        path = self._root / name
+        return TuningTable.parse(name, read_project_file(path, name)) if path.exists() else TuningTable(name)
 
 
 def _digest(unit: TranslationUnit) -> str:

@@ -15,13 +15,13 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
-from cuda_ext.builder.config.variant_table import WHEN, check_condition
+from cuda_ext.builder.config.variant_table import WHEN
+from cuda_ext.builder.sources.measured_choices import Point, choose_few, divide
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
-from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.builder.sources.measured_choices import Point, choose_few, divide
 from cuda_ext.compiler.tuned_kernels import Choice
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.candidates import Measured, Term
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.formats.variant_conditions import (
@@ -49,8 +49,8 @@ class _Entry(NamedTuple):
     """A configuration on a device: for the values ``key`` of parameters, or if ``when`` holds.
 
     ``device`` is the name of a GPU, of the capability ``sm``, or a capability such as ``sm_90``. Without a
-    ``time``, it is the best; with a reason why it ``failed``, it is none. ``source`` is the digest of the text
-    that was measured.
+    ``time``, it is the best; with a reason why it ``failed``, it is none. ``source`` is the digest of what
+    was measured.
     """
 
     where: str
@@ -170,8 +170,8 @@ class TuningTable:
             choices += (Choice(each, ((Term(CANDIDATE, "==", i),),)) for i, each in others)
         return [*choices, Choice(default)]
 
-    def values_in(self, entry: _Entry, kernel: str) -> Point | None:
-        """Return the values of an `entry` of the key of a `kernel` in C++; ``None`` if it is of another one."""
+    def values_in(self, kernel: str, entry: _Entry) -> Point | None:
+        """Return the values of an `entry` of the key of a `kernel` in C++; ``None`` if it is of another."""
         if entry.kernel not in ("", kernel):
             return None
         self._check_length(entry)
@@ -190,7 +190,7 @@ class TuningTable:
             )
 
     def _values(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> Point | None:
-        """Return the values of the key that `each` compares; ``None`` if its types or constants are others."""
+        """Return the values of the key that `each` compares; ``None`` if its types or constants differ."""
         types = {parameter.argument: parameter.type for parameter in each.parameters}
         if entry.kernel not in ("", each.function):
             return None

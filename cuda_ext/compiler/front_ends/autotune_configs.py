@@ -28,7 +28,7 @@ class Autotune(NamedTuple):
 def read_autotune(source: bytes, function: str) -> Autotune | None:
     """Read the decorator of `function`; ``None`` if it has none. No statement of the source is run."""
     values: dict[str, Any] = {}
-    functions = {**FUNCTIONS, "Config": _config, "range": range}
+    functions: dict[str, Callable[..., Any]] = {**FUNCTIONS, "Config": _config, "range": range}
     for node in nodes_of_scope(ast.parse(source)):
         match node:
             case ast.Assign([ast.Name(name)], value):
@@ -65,7 +65,6 @@ def _config(
     num_stages: int = 3,
     num_ctas: int = 1,
     maxnreg: int | None = None,
-    pre_hook: object = None,
     **_: object,
 ) -> dict[str, Any]:
     """Return the values of a ``triton.Config``, whose defaults these are."""

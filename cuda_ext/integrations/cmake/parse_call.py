@@ -181,7 +181,7 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
             return from_cmake(" ".join(values))
         case "define":
             return dict(value.partition("=")[::2] for value in values)
-        case "instantiate":
+        case "instantiate" | "tune":
             return [_toml(v, where, "table = ")["table"] if v.startswith("{") else v for v in values]
         case "variants":
             return {name: value for v in values for name, value in _toml(v, where).items()}

@@ -14,9 +14,11 @@ import pytest
 
 from cuda_ext.builder.config.keys import BuildSettings, Settings
 from cuda_ext.builder.config.modules import ModuleConfig, parse_table
+from cuda_ext.builder.config.tune_table import Option, Tune
 from cuda_ext.builder.project import Project, default_module_name
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.candidates import Candidate, Term, Variants
+from cuda_ext.facts.launches import FixedLaunch
 from tests.fixtures.messages import Messages
 from tests.fixtures.projects import write_project
 
@@ -71,6 +73,19 @@ RIGHT: dict[str, tuple[str, Any]] = {
         '{ gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }',
         (Variants("gemm", (Candidate("hopper", (Term("sm_90a"),)), Candidate("simple"))),),
     ),
+    "tune": (
+        '[{ kernel = "n::f<{T}, {N}>", T = ["int"], N = [1, 2], when = "N > 1", key = ["n"], block = 32 }]',
+        (
+            Tune(
+                f"{WHERE}.tune[0]",
+                "n::f",
+                {"n::f<int>": [Option("n::f<int, 2>", {"N": "2"}, FixedLaunch((32,)))]},
+                is_python=False,
+                when="N > 1",
+                key=("n",),
+            ),
+        ),
+    ),
     "compress": ('"none"', "none"),
     "emit": ('"cubin"', "cubin"),
     "jit": ("false", False),
@@ -93,14 +108,42 @@ def test_a_key_takes_its_value(key: str) -> None:
     assert getattr(found, key.replace("-", "_")) == value
 
 
-@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
+@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith('["')])
 def test_a_wrong_item_is_reported_with_its_index(key: str) -> None:
     assert refused_key(f'{key} = ["a", 2]').startswith(f"{key}[1]: expected ")
 
 
-@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
+@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith('["')])
 def test_an_item_is_not_empty(key: str) -> None:
     assert refused_key(f'{key} = ["a", ""]') == f"{key}[1]: is empty; take it out"
+
+
+TUNED = 'kernel = "f<{N}>", N = [1, 2], key = ["n"], block = "N * 32"'
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            TUNED.replace("* 32", "* M"),
+            '.block: "N * M": M is not known; write an expression of N, such as N * 4',
+        ),
+        (f"{TUNED}, when = 'N > 2'", ": has no candidate; list values of its constants"),
+        (f"{TUNED}, when = 'N +'", '.when: "N +": invalid syntax'),
+        (f"{TUNED}, when = 'open(N)'", '.when: "open(N)": open(N) is not known'),
+        (f"{TUNED}, default = {{ N = 3 }}", ".default: is none of the candidates"),
+        (f"{TUNED}, M = [1]", ".M: the expression 'f<{N}>' has no {M}; put it there, or take the key out"),
+        (
+            TUNED.replace('key = ["n"], ', ""),
+            ".key: is missing; name the integers that the choice depends on",
+        ),
+        (TUNED.replace("* 32", "* 4096 * 4096"), ": {'N': '256'} makes "),
+        (f"{TUNED}, tolerance = 1", ".tolerance: expected a number from 0 to below 1, found 1"),
+    ],
+)
+def test_wrong_candidates_are_reported(table: str, message: str) -> None:
+    table = table.replace("[1, 2]", "[256]") if "4096" in table else table
+    assert refused_key(f"tune = [{{ {table} }}]").startswith(f"tune[0]{message}")
 
 
 # What holds for the build as a whole.

@@ -212,6 +212,7 @@ def complaint(table: Any) -> str:
 
 # What the checker says, where no schema could.
 BEYOND = [
+    r"\.tune\[\d+\](?!: expected| is missing)",
     r"\{\w+\} has no values; add",
     r"the expression '.*' has no \{\w+\}",
     r"has a control character",

@@ -1,0 +1,89 @@
+"""``cuda-ext tune``: measure candidates on this machine's GPU, or check what a package chose."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cuda_ext.cli.prepare import import_kernels
+from cuda_ext.cli.terminal import DIRECTORY, TEXT
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext tune my_package.kernels --case "m=[512, 4096], n=4096, k=4096"
+      cuda-ext tune my_package.kernels --kernel gemm --case "n=4096" --limit 600
+      cuda-ext tune my_package.kernels --check
+    """
+)
+@click.argument("module", type=TEXT)
+@click.option("--kernel", "names", metavar="NAME", type=TEXT, multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--case",
+    "cases",
+    metavar="TEXT",
+    type=TEXT,
+    multiple=True,
+    help="Measure this: values of arguments, lists for all combinations; repeatable.",
+)
+@click.option("--check", is_flag=True, help="Measure what the package has, and write nothing.")
+@click.option("--limit", metavar="SECONDS", type=click.FloatRange(1), help="End after so many seconds.")
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1),
+    default=20,
+    show_default=True,
+    help="A candidate that takes longer hangs.",
+)
+@click.option("--project", metavar="DIR", type=DIRECTORY, default=".", help="Write tuning/*.json there.")
+def tune(
+    module: str,
+    names: Sequence[str],
+    cases: Sequence[str],
+    check: bool,
+    limit: float | None,
+    patience: float,
+    project: Path,
+) -> None:
+    """Measure the candidates of kernels on this machine's GPU.
+
+    MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1, so no compiler
+    is needed. Each result is a line in tuning/KERNEL.json as soon as it is known, by which the next build
+    chooses. A command that was interrupted continues where it was.
+
+    With --check, the package may be any: it compares the candidates that it has, for the measured cases or
+    those of --case, and exits with 1 if results differ.
+    """
+    from cuda_ext.tuning.campaign import Campaign, parse_cases
+    from cuda_ext.tuning.measure import Bench
+
+    kernels = import_kernels(module)
+    given = [case for text in cases for case in parse_cases(text)]
+    end = time.monotonic() + (limit or float("inf"))
+    bench = Bench(module, patience)
+
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+    def say(text: str) -> None:
+        show("")
+        click.echo(text)
+
+    try:
+        campaign = Campaign(kernels, bench, say, show, end)
+        machine = bench.machine
+        say(f"{machine['device']}, sm_{machine['sm']}, CUDA {machine['driver']}")
+        if check:
+            if not campaign.check(names, given):
+                raise click.exceptions.Exit(1)
+            return
+        campaign.tune(names, {"": given}, project)
+    finally:
+        bench.close()

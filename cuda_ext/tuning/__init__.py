@@ -1,0 +1,1 @@
+"""Measuring the candidates of kernels, on a GPU and without compilers."""

@@ -1,0 +1,1 @@
+"""Kernels whose configurations were measured."""
