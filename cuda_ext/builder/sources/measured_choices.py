@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isqrt
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from cuda_ext.facts.candidates import Operator, Term
-from cuda_ext.formats.variant_conditions import Condition
+from cuda_ext.compiler.tuned_kernels import Choice
+from cuda_ext.facts.candidates import Measured, Operator, Term
+from cuda_ext.formats.variant_conditions import Condition, on_gpu, parse
 
-_Label = TypeVar("_Label", bound=Hashable)
 Point: TypeAlias = tuple[int, ...]
+# A configuration that can be compared.
+Label: TypeAlias = tuple[tuple[str, str], ...]
 
 # A configuration that takes at most so much longer than the best is as good: fewer of them ship.
 _ALIKE = 1.01
 
 
-def choose_few(times: Mapping[Point, Mapping[_Label, float]]) -> dict[Point, _Label]:
+def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Label]:
     """Choose one of the best labels for each point, so that few labels are chosen."""
     good = {p: {each for each, t in of.items() if t <= min(of.values()) * _ALIKE} for p, of in times.items()}
-    chosen: dict[Point, _Label] = {}
+    chosen: dict[Point, Label] = {}
     while open_points := [point for point in good if point not in chosen]:
         counts = Counter(label for point in open_points for label in good[point])
         most = max(counts.values())
@@ -34,8 +37,8 @@ def choose_few(times: Mapping[Point, Mapping[_Label, float]]) -> dict[Point, _La
 
 
 def divide(
-    points: Mapping[Point, _Label], names: Sequence[str], bounds: Mapping[tuple[int, Operator], int] = {}
-) -> Iterator[tuple[_Label, Condition, list[Point]]]:
+    points: Mapping[Point, Label], names: Sequence[str], bounds: Mapping[tuple[int, Operator], int] = {}
+) -> Iterator[tuple[Label, Condition, list[Point]]]:
     """Divide all values of the integers `names` into parts, each for the points of one label.
 
     A bound lies in the middle of two values, in log2.
@@ -52,7 +55,7 @@ def divide(
 
     def disorder(cut: tuple[int, int, int]) -> tuple[float, float]:
         axis, low, high = cut
-        sides: tuple[list[_Label], list[_Label]] = [], []
+        sides: tuple[list[Label], list[Label]] = [], []
         for point, label in points.items():
             sides[point[axis] > low].append(label)
         mixed = sum(len(side) - sum(n * n for n in Counter(side).values()) / len(side) for side in sides)
@@ -64,3 +67,28 @@ def divide(
     above = {point: label for point, label in points.items() if point[axis] > low}
     yield from divide(below, names, {**bounds, (axis, "<="): middle})
     yield from divide(above, names, {**bounds, (axis, ">="): middle + 1})
+
+
+def choose_by_gpu(
+    times: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, float]]], names: Sequence[str]
+) -> Iterator[Choice]:
+    """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs."""
+    gpus = sorted(times, key=lambda gpu: (gpu[0], is_capability(gpu[1]), gpu[1]))
+    last = dict(gpus)
+    for sm, device in gpus:
+        on_gpus = on_device(f"sm_{sm}" if sm and last[sm] == device else device, sm)
+        regions: dict[Label, list[tuple[Condition, list[Point]]]] = {}
+        for label, condition, points in divide(choose_few(times[sm, device]), names):
+            regions.setdefault(label, []).append((on_gpus + condition, points))
+        for label, parts in regions.items():
+            measured = tuple(Measured(device, point) for _, points in parts for point in points)
+            yield Choice(dict(label), tuple(condition for condition, _ in parts), measured)
+
+
+def on_device(device: str, sm: int) -> Condition:
+    """Return the condition that the GPU is `device`, a capability or a name, whose capability is `sm`."""
+    return parse(device) if is_capability(device) else (on_gpu(device), *(parse(f"sm_{sm}") if sm else ()))
+
+
+def is_capability(device: str) -> bool:
+    return re.fullmatch(r"sm_[1-9]\d{1,2}", device) is not None

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
-from cuda_ext.builder.sources.measured_choices import Point, choose_few, divide
+from cuda_ext.builder.sources.measured_choices import Label, Point, choose_by_gpu, is_capability, on_device
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.candidates import Measured, Term
+from cuda_ext.facts.candidates import Term
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.formats.variant_conditions import (
     CANDIDATE,
@@ -31,13 +31,10 @@ from cuda_ext.formats.variant_conditions import (
     SM,
     Condition,
     is_about_gpu,
-    on_gpu,
-    parse,
 )
 
 # Values of parameters and options in Python's spelling.
 _Configuration = Mapping[str, str]
-_Frozen = tuple[tuple[str, str], ...]
 # Triton's names of PyTorch's dtypes.
 _DTYPES = {dtype.torch: dtype.triton for dtype in DTYPES}
 _DEEPEST = 8  # the limit of arrays within arrays
@@ -149,20 +146,20 @@ class TuningTable:
         `values_of` returns their values in an entry; ``None`` if it is of another kernel.
         """
         conditional: list[Choice] = []
-        times: dict[tuple[int, str], dict[Point, dict[_Frozen, float]]] = {}
+        times: dict[tuple[int, str], dict[Point, dict[Label, float]]] = {}
         for number, entry in enumerate(self.tuned):
             is_known = not self.candidates or entry.configuration in self.candidates
             if not is_known or (values := values_of(entry)) is None:
                 continue
             self.used.add(number)
             if entry.key is None:
-                device = _on(entry.device, entry.sm)
+                device = on_device(entry.device, entry.sm)
                 conditional.append(Choice(entry.configuration, (device + entry.when,)))
             elif not entry.failed:
-                sm = entry.sm or (int(entry.device[3:]) if _is_capability(entry.device) else 0)
+                sm = entry.sm or (int(entry.device[3:]) if is_capability(entry.device) else 0)
                 own = times.setdefault((sm, entry.device), {}).setdefault(values, {})
                 own.setdefault(tuple(sorted(entry.configuration.items())), entry.time)
-        choices = [*_merged(conditional), *_chosen(times, names)]
+        choices = [*_merged(conditional), *choose_by_gpu(times, names)]
         default = self.default or {}
         if self.is_complete:
             taken = [default, *(choice.configuration for choice in choices)]
@@ -220,31 +217,6 @@ def _merged(choices: Sequence[Choice]) -> Iterator[Choice]:
     """Unite neighbours with one configuration."""
     for configuration, group in groupby(choices, key=lambda choice: choice.configuration):
         yield Choice(configuration, tuple(condition for choice in group for condition in choice.when))
-
-
-def _chosen(
-    times: Mapping[tuple[int, str], Mapping[Point, Mapping[_Frozen, float]]], names: Sequence[str]
-) -> Iterator[Choice]:
-    """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs."""
-    gpus = sorted(times, key=lambda gpu: (gpu[0], _is_capability(gpu[1]), gpu[1]))
-    last = dict(gpus)
-    for sm, device in gpus:
-        on_device = _on(f"sm_{sm}" if sm and last[sm] == device else device, sm)
-        regions: dict[_Frozen, list[tuple[Condition, list[Point]]]] = {}
-        for label, condition, points in divide(choose_few(times[sm, device]), names):
-            regions.setdefault(label, []).append((on_device + condition, points))
-        for label, parts in regions.items():
-            measured = tuple(Measured(device, point) for _, points in parts for point in points)
-            yield Choice(dict(label), tuple(condition for condition, _ in parts), measured)
-
-
-def _on(device: str, sm: int) -> Condition:
-    """Return the condition that the GPU is `device`, a capability or a name, whose capability is `sm`."""
-    return parse(device) if _is_capability(device) else (on_gpu(device), *(parse(f"sm_{sm}") if sm else ()))
-
-
-def _is_capability(device: str) -> bool:
-    return re.fullmatch(r"sm_[1-9]\d{1,2}", device) is not None
 
 
 def check_parameter(name: str, function: PythonFunction, where: str) -> None:
@@ -361,7 +333,7 @@ def _check_device(name: str, where: str) -> str:
         raise ConfigError(
             f"{shorten(name)!r} is no compute capability such as sm_90, and no name of a GPU", where=where
         )
-    if name.startswith("sm_") and not _is_capability(name):
+    if name.startswith("sm_") and not is_capability(name):
         raise ConfigError(f"{shorten(name)!r} is no compute capability such as sm_90", where=where)
     return name
 
