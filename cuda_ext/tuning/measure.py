@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cuda_ext.errors import CudaExtError
+from cuda_ext.tuning.measuring_process import ROUNDS, Reply, serve
 from cuda_ext.tuning.results import Entry, Results
-from cuda_ext.tuning.worker import ROUNDS, Reply, serve
 
 Case = Mapping[str, Any]
 Configuration = Mapping[str, str]

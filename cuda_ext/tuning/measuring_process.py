@@ -11,7 +11,7 @@ from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.variants import Variants
-from cuda_ext.tuning.inputs import Inputs, disagreement
+from cuda_ext.tuning.measured_arguments import Inputs, disagreement
 from cuda_ext.tuning.timing import Timer
 
 Reply: TypeAlias = dict[str, Any]
