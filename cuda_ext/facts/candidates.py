@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How the candidates of a kernel are measured, and the ``file`` of the results.
+    """The arguments by which candidates of a kernel are measured, and the ``file`` of the results.
 
     ``key`` are the integers on which the choice depends. ``grid`` are expressions of arguments and constants,
     ``arrays`` those of the elements of each array, and ``inputs`` is the function of the author that makes

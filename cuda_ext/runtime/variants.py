@@ -92,7 +92,7 @@ class Variants(Kernel):
 
     @property
     def tuning(self) -> facts.Tuning | None:
-        """How the candidates are measured; ``None`` if they are not."""
+        """The arguments by which the candidates are measured; ``None`` if they are not."""
         return self._launcher.variants.tuning
 
     @property
