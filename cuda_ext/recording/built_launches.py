@@ -13,6 +13,7 @@ from cuda_ext.builder.config.modules import ModuleConfig, parse_table
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.kernel_owners import assign_instantiations
 from cuda_ext.builder.sources.module_sources import Sources
+from cuda_ext.builder.sources.tuned_sources import TunedSources
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
@@ -56,7 +57,7 @@ class _Module:
         self.config = config
         sources = Sources(config, root)
         self.units = {unit.name: unit for unit in sources.units()}
-        assigned = assign_instantiations(config, sources)
+        assigned = assign_instantiations(config, sources, TunedSources(config, root, is_complete=True))
         self._built: dict[str, dict[str, list[Instantiation]]] = {}
         self.functions: dict[str, dict[str, PythonFunction]] = {}
         self._expressions: set[str] = set()

@@ -48,8 +48,8 @@ class Inputs:
         self._allocated: list[int] = []
         self.written: list[Buffer] = []
         given = dict(case)
-        if tuning.measured_arguments:
-            module, _, function = tuning.measured_arguments.partition(":")
+        if tuning.inputs:
+            module, _, function = tuning.inputs.partition(":")
             given |= getattr(import_module(module), function)(**case)
         self._grid = given.pop("grid", None)
         self._names = given
