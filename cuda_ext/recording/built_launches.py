@@ -121,7 +121,7 @@ class _Module:
 
 
 class Comparison(NamedTuple):
-    """The launches that no module builds, by module and source, and those of kernels that no source defines."""
+    """The launches that no module builds, by module and source, and those that no source defines."""
 
     missing: list[Missing]
     unknown: list[Launch]
