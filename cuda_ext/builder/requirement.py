@@ -46,13 +46,13 @@ def find_flaw(requirements: Sequence[str] | None, first_reader: str = FIRST_READ
     found = [match for match in map(_REQUIREMENT.match, requirements) if match and _is_own(match[1])]
     if not found:
         return ConfigError(
-            "the built package imports cuda_ext, which is not required", where=where, remedy=remedy
+            "the built package imports cuda_ext, but does not require it", where=where, remedy=remedy
         )
     for requirement in found:
         oldest = _oldest(requirement[2])
         if oldest and _release(oldest) < _release(first_reader):
             problem = (
-                f"{requirement[0].strip()!r} admits cuda-ext {oldest}, which cannot read what is built here"
+                f"{requirement[0].strip()!r} admits cuda-ext {oldest}, which cannot read the built package"
             )
             return ConfigError(problem, where=where, remedy=remedy)
     return None

@@ -171,7 +171,7 @@ def option_with_path(options: Options) -> str:
 def on_demand_obstacle(options: Options) -> str:
     """Return why a source with these options cannot be compiled on demand; an empty string if it can."""
     if enables_tile(options):
-        return "has kernels of CUDA Tile, which are compiled ahead alone"
+        return "has kernels of CUDA Tile, which are not compiled on demand"
     if option := option_with_path(options):
         return f"was compiled with {option}, and other machines may have other files there"
     if found := nvcc_only(options.raw):

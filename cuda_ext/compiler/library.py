@@ -227,9 +227,9 @@ def _part(
     if signatures.symbols:
         name = min(symbol.name for symbol in signatures.symbols.values())
         raise CompilationError(
-            f"its kernels share the variable {name!r}, of which split-instantiations would make several",
+            f"its kernels share the variable {name!r}, and split-instantiations would copy it into each part",
             where=unit.name,
-            remedy="take split-instantiations away, or the variable",
+            remedy="remove split-instantiations or the variable",
         )
     if not number:
         return images, signatures

@@ -49,7 +49,7 @@ def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImag
             raise CompilationError(
                 f"is a cubin for {target}, not for {architecture}",
                 where=unit.name,
-                remedy=f"give one for that, or leave {architecture} out",
+                remedy=f"add a cubin for {architecture}, or leave {architecture} out of the architectures",
             )
     return read_image(architecture.as_kind(cast("ImageKind", unit.kind)), unit.source)
 
@@ -80,7 +80,7 @@ def _check_assembles(unit: TranslationUnit, target: Architecture | None, archite
         raise CompilationError(
             f"PTX cannot become LTO-IR for {architecture}",
             where=unit.name,
-            remedy="leave that out, or give the source",
+            remedy="leave LTO-IR out, or add the source instead",
         )
 
 

@@ -107,7 +107,7 @@ def _naming_damage() -> Iterator[None]:
     try:
         yield
     except (ValueError, LookupError, ArithmeticError, struct.error) as error:
-        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+        raise BuildError(f"is not a cubin, or is damaged: {error}") from None
 
 
 def read_cubin(data: bytes) -> Cubin:

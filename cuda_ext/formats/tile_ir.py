@@ -59,7 +59,7 @@ def read_tile_ir(data: bytes) -> TileIr:
             for name, type_ in (_variables(_Reader(globals_)) if globals_ else ())
         }
     except (ValueError, LookupError, RecursionError) as error:
-        raise BuildError(f"is no Tile IR, or a damaged one: {error}") from None
+        raise BuildError(f"is not Tile IR, or is damaged: {error}") from None
     return TileIr(f"{version[0]}.{version[1]}", kernels, variables)
 
 

@@ -146,7 +146,7 @@ def _check_options(options: Sequence[str]) -> None:
             problem = "has an argument of its own"
             remedy = f"pass {setting} instead"
             if setting not in ("architectures", "std"):
-                problem = "changes the form of the images, which are whole, and packed into a fatbin"
+                problem = "changes the form of the images, and `compile` packs complete images into a fatbin"
                 remedy = "take it out"
             raise BuildError(f"{quote(option)} {problem}", where=f"options[{index}]", remedy=remedy)
 

@@ -262,7 +262,7 @@ class Library:
         where = self.manifest.module
         if self._was_built_anew():
             remedy = "start Python again"
-            raise LoadError("was built anew since it was imported", where=where, remedy=remedy)
+            raise LoadError("has been built again since it was imported", where=where, remedy=remedy)
         remedy = "reinstall the package that holds it"
         raise LoadError(f"{image.file} {problem}", where=where, remedy=remedy)
 

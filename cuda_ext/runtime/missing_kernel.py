@@ -26,7 +26,7 @@ def explain_missing_kernel(library: Library, name: str, obstacle: str = "") -> K
     if alike := _kernels_with_arguments(library, name):
         arguments = alike[0][len(plain) + 1 :].rpartition(">")[0]
         return KernelNotFoundError(
-            f"no kernel is called {name}; with these arguments were built: {join_names(alike)}",
+            f"no kernel is called {name}; kernels with these arguments: {join_names(alike)}",
             where=module,
             remedy=f'choose one with all its arguments, as in {plain}["{arguments}"]',
         )

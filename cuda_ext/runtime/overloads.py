@@ -253,7 +253,7 @@ class OverloadIndex:
         numbers = [number for number in range(len(self._kernels)) if matching >> number & 1]
         numbers.sort(key=lambda number: -sum(accepted >> number & 1 for accepted in accepting))
         listed = _signatures([self._kernels[number] for number in numbers])
-        problem = f"({types}) fits no kernel: each argument fits some, and none takes all of them"
+        problem = f"({types}) fits no kernel: each argument fits some kernel, and no kernel takes all of them"
         return ArgumentError(problem, remedy=f"built:{listed}")
 
     def _refuse_shape(

@@ -205,7 +205,7 @@ class _VariantsLauncher(Launcher):
             for name, value in needed.items()
         )
         error = ArgumentError(
-            f"was compiled only on conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
+            f"was compiled only for conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
             where=self.variants.name,
             remedy=next(advice, f"it is {self.variants}"),
         )

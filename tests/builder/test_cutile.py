@@ -94,7 +94,7 @@ def test_arrays_give_pointers_shapes_and_strides(
     signature = "(float* out, float* x, float factor)"
     assert done.output[0] == f"scale<f32, TILE=128>{signature}"
     strided, negative, flat, large, address, block, *explained = done.output[1:]
-    only = "ArgumentError: scale<f32, TILE=128>: was compiled only on conditions that do not hold: "
+    only = "ArgumentError: scale<f32, TILE=128>: was compiled only for conditions that do not hold: "
     assert strided.startswith(f"{only}x.stride[0] % 4 is 1, x.stride[1] is 96; ")
     assert negative.startswith(f"{only}x.stride[0] is -96; ")
     assert "'x': expected an array with at least 2 axes, found the shape (96,)" in flat
@@ -185,7 +185,7 @@ def refusal_of_cutile(text: str, common: str = FILES["device/common.py"]) -> str
         (
             ")",
             ", warps=4)",
-            "scale has no parameter 'warps', and cuTile no such option; its options are num_ctas",
+            "scale has no parameter 'warps', and cuTile has no such option; its options are num_ctas",
         ),
         ("TILE=128", "TILE=f32", "TILE=f32: constants are numbers, True, False, and tuples of these"),
         (")", ", num_ctas=3)", "num_ctas should be power of 2, got 3"),

@@ -127,8 +127,8 @@ def test_a_launch_derives_the_constants_that_a_call_leaves_out(
     small, large = "(64, False) (64, True)", "(256, False) (256, True)"
     assert done.output[:2] == ["[]", f"{small} {large} {large} (64, False) {small}"]
     too_large = (
-        "ArgumentError: rows<fp32>: was compiled only on conditions that do not hold: n is 1000; the largest "
-        "is BLOCK=256; add 1024 to BLOCK in `instantiate`"
+        "ArgumentError: rows<fp32>: was compiled only for conditions that do not hold: n is 1000; the "
+        "largest is BLOCK=256; add 1024 to BLOCK in `instantiate`"
     )
     assert [line.partition("   in a launch")[0] for line in done.output[2:5]] == [
         too_large,
@@ -206,7 +206,7 @@ REFUSED = {
         "n // 2, n + 1, max(m, n), min(n, 4096), or n % 16 == 0"
     ),
     ROWS.replace("next_power_of_2(n)", "max(512, n)"): "BLOCK: max(512, n) is never at most 64; take it out",
-    ROWS.replace("of_2(n)", "of_2(m)"): "no parameter 'm' is given a type",
+    ROWS.replace("of_2(n)", "of_2(m)"): "no parameter 'm' has a type",
     ROWS.replace("of_2(n)", "of_2(x)"): "'x' is float*; conditions compare integers: stride, n, sm",
     ROWS.replace("EVEN", "EVEN=True, LAST"): "rows has no parameter 'LAST'",
     STRIDED.replace("1?", "1"): "sx: i32=1: expected a type, such as i32, *fp32:16 or i32=1?",

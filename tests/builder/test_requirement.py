@@ -62,6 +62,6 @@ def test_a_build_tells_a_package_that_does_not_require_cuda_ext(tmp_path):
     log: list[str] = []
     build(write_project(tmp_path, f'[project]\nname = "p"\ndependencies = ["cuda-extra"]\n{KERNELS}'), log)
     assert [line for line in log if line.startswith("project.dependencies")] == [
-        "project.dependencies: the built package imports cuda_ext, which is not required; "
+        "project.dependencies: the built package imports cuda_ext, but does not require it; "
         f'write "cuda-ext>={FIRST_READER}"'
     ]

@@ -610,7 +610,7 @@ def test_a_measured_table_chooses_the_configuration(
         "grid=20,1,1 block=128,1,1",
         "grid=1,1,1 block=64,1,1",
     ]
-    assert "no parameter 'BLOCK' is left to be given by name" in done.output[1]
+    assert "no parameter is called 'BLOCK'" in done.output[1]
     messages(*[line.rpartition("  ")[2] for line in done.output[3:]])
     log: list[str] = []
     write_tuned(tmp_path / "project")
@@ -654,7 +654,7 @@ REFUSED = {
     "scale(out: *fp32) if n >": "found 'n >'",
     "scale(out: *fp32) iff n > 1": "expected a condition such as 'if n >= 1024' behind the function",
     f"{ONE} if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
-    f"{ONE} if N > 1": "no parameter 'N' is given a type",
+    f"{ONE} if N > 1": "no parameter 'N' has a type",
     f"{ONE} if n > 5 and n < 3": "x % 16 == 0 never holds; correct the condition, or the hints at the types",
     ONE.replace(
         "128", "[1]"
@@ -722,7 +722,7 @@ REFUSED_PROJECTS = {
         TABLE.format(text=f"{TEXT} if sm_80"),
         {},
     ),
-    "nothing instantiates a function of this source, which has scale": (TABLE.partition("[[tool")[0], {}),
+    "no instantiation names a function of this source, which has scale": (TABLE.partition("[[tool")[0], {}),
     "num_warps=2) have one name, 'scale<fp32, BLOCK=128>": (
         re.sub(
             r"instantiate = \[.*\n\]",

@@ -207,7 +207,7 @@ def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> N
             assert problem in refusal(tmp_path)
     assert (tmp_path / "p/__init__.py").read_bytes() == b""
     both = ("--report", tmp_path / "one", "--trace", tmp_path / "one")
-    assert "one: is to be both the report and the trace" in refusal(tmp_path, *both)
+    assert "one: is named as both the report and the trace" in refusal(tmp_path, *both)
     both = ("--report", tmp_path / "one", "--depfile", tmp_path / "one")
     assert "--depfile: --report names this file, too" in refusal(tmp_path, *both)
 

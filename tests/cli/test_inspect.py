@@ -494,8 +494,8 @@ def test_damaged_files_are_rejected(old: Built, tmp_path: Path) -> None:
     for name, content, message in (
         ("cut.whl", wheel[:3000], "is not a wheel, or is damaged: "),
         ("cut.fatbin", fatbin[:3000], "bytes early; build, install or download it again"),
-        ("cut.cubin", bytes(image[:1000]), "is not a cubin, or a damaged one: "),
-        ("bad.fatbin", unreadable, "sm_80: is not a cubin, or a damaged one: "),
+        ("cut.cubin", bytes(image[:1000]), "is not a cubin, or is damaged: "),
+        ("bad.fatbin", unreadable, "sm_80: is not a cubin, or is damaged: "),
     ):
         (tmp_path / name).write_bytes(content)
         found = refused(tmp_path / name)

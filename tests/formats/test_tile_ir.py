@@ -69,13 +69,13 @@ def test_kernels_have_parameters_at_multiples_of_their_size(
 def test_damage_is_reported() -> None:
     data = bytecode(5, HELPER, LATER)
     for end in range(len(data)):
-        with pytest.raises(BuildError, match="is no Tile IR, or a damaged one"):
+        with pytest.raises(BuildError, match="is not Tile IR, or is damaged"):
             read_tile_ir(data[:end])
     for position in range(len(data)):
         try:
             read_tile_ir(data[:position] + bytes([data[position] ^ 0x5F]) + data[position + 1 :])
         except BuildError as error:
-            assert str(error).startswith("is no Tile IR, or a damaged one")  # noqa: PT017
+            assert str(error).startswith("is not Tile IR, or is damaged")  # noqa: PT017
     cyclic = data.replace(b"\x0d\1\0", b"\x0d\4\0")
     with pytest.raises(BuildError, match="damaged"):
         read_tile_ir(cyclic)

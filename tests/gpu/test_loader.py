@@ -201,7 +201,7 @@ def test_cooperative_blocks_wait_for_each_other(kernels: Any, device: Device) ->
     x = Memory(device, np.zeros(33, "i4"))
     kernels.meet(x, grid=32, block=64, cooperative=True)
     assert x.numpy().tolist() == [32] * 33
-    with pytest.raises(ArgumentError, match="since cooperative ones all run at once, found 1048576"):
+    with pytest.raises(ArgumentError, match="since all cooperative blocks run at once, found 1048576"):
         kernels.meet(x, grid=1 << 20, block=64, cooperative=True)
 
 

@@ -107,7 +107,7 @@ def test_without_a_driver_every_call_is_an_error(program: Path, tmp_path: Path) 
     *messages, available = done.output
     assert len(set(messages)) == 1
     assert messages[0].startswith("NoDriverError 0: there is no CUDA driver on this machine (libcuda.so.1: ")
-    assert messages[0].endswith("); launching kernels takes an NVIDIA GPU and its driver")
+    assert messages[0].endswith("); launching kernels requires an NVIDIA GPU and its driver")
     assert available == "no"
 
 

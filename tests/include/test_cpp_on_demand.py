@@ -231,8 +231,8 @@ def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
     assert done.output == [
         "Error: argument 2: 300 is out of the range of the parameter|  in a launch of scale<unsigned char>",
         "KernelNotFoundError: p.kernels: ns::fill<unsigned int,7> was not built ahead and cannot be compiled "
-        "on demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
-        + ADD.format("ns::fill<unsigned int,7>"),
+        "on demand: device/types.cu has the variable 'ns::counter', of which the kernel would have a "
+        "separate copy" + ADD.format("ns::fill<unsigned int,7>"),
     ]
     assert [launch.split()[1] for launch in done.launches] == ["_Z5scaleIdEvPT_S0_"] * 2
     # A launch looks for its kernel once, and after a failure the next one does again.

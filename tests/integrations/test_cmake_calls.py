@@ -200,5 +200,5 @@ def test_dependencies_that_nothing_makes(project: CMakeProject) -> None:
         'cuda_ext_add_module(k NAME a.k DEPENDS CMakeLists.txt later "[[a]]" {})\nadd_custom_target(later)\n'
     )
     project.write({"CMakeLists.txt": PYTHON_LISTS + call.format("erlier"), "[[a]]": ""})
-    answer = "DEPENDS: 'erlier' is no target, no file, and no output of a command; correct it"
+    answer = "DEPENDS: 'erlier' is neither a target, nor a file, nor the output of a command; correct it"
     assert f"cuda_ext_add_module(k) in {project.root}/CMakeLists.txt: {answer}" in project.refused()

@@ -32,7 +32,7 @@ QUICKLY = {
 NO_GPU = "There is no GPU here: nothing was launched."
 NO_DRIVER = (
     r"RuntimeError: there is no CUDA driver on this machine \(libcuda\.so\.1: .*\); "
-    r"launching kernels takes an NVIDIA GPU and its driver"
+    r"launching kernels requires an NVIDIA GPU and its driver"
 )
 # A launch on memory that is not there.
 ON_NOTHING = """

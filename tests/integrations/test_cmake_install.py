@@ -18,7 +18,7 @@ pytestmark = [
 
 PROJECTS = Path(__file__).parents[1] / "cmake"
 NO_DRIVER = (
-    r"there is no CUDA driver on this machine \(.*\); launching kernels takes an NVIDIA GPU and its driver"
+    r"there is no CUDA driver on this machine \(.*\); launching kernels requires an NVIDIA GPU and its driver"
 )
 
 

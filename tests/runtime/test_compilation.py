@@ -219,9 +219,16 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
         ("-arch", "has an argument of its own; pass architectures instead"),
         ("--gpu-architecture=sm_80", "has an argument of its own; pass architectures instead"),
         ("-std=c++20", "has an argument of its own; pass std instead"),
-        ("-dlto", "changes the form of the images, which are whole, and packed into a fatbin; take it out"),
+        (
+            "-dlto",
+            "changes the form of the images, and `compile` packs complete images into a fatbin; take it out",
+        ),
         *(
-            (option, "changes the form of the images, which are whole, and packed into a fatbin; take it out")
+            (
+                option,
+                "changes the form of the images, and `compile` packs complete images into a fatbin; take it "
+                "out",
+            )
             for option in (
                 *("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", "-dw", "--device-w"),
                 *("--dlink-time-opt", "-lto", "--lto", "-rdc"),

@@ -42,13 +42,13 @@ def _check_default(candidates: Sequence[Candidate], where: str) -> Sequence[Cand
     for i, candidate in enumerate(others):
         if not candidate.when:
             raise ConfigError(
-                "has no condition, so that what follows is never taken",
+                "has no condition, so later candidates are never taken",
                 where=f"{where}[{i}]",
                 remedy="give it one with when, or move it to the end",
             )
     if default.when:
         raise ConfigError(
-            "the last candidate is the default, which is taken where no other is",
+            "the last candidate is the default, and must have no condition",
             where=f"{where}[{len(others)}].when",
             remedy="take the condition out, or add a candidate without one",
         )

@@ -235,7 +235,7 @@ def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
     if source.options.skip_host_code:
         return _Recipe(source, obstacle=f"{source.name} has host code, which Python leaves out")
     if source.name not in texts or not source.sha256:
-        why = "is not embedded, since NVRTC does not compile it, or not in the same way everywhere"
+        why = "is not embedded, since NVRTC does not compile it, or compiles it differently on other machines"
         return _Recipe(source, obstacle=f"{source.name} {why}")
     is_specific = any(image.target.suffix for image in unit.images)
     headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
@@ -294,7 +294,9 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
             obstacle = f"{' and '.join(own)} each define {name}"
         elif units[title] in variables:
             variable = variables[units[title]]
-            obstacle = f"{title} has the variable '{variable}', of which it would have a copy of its own"
+            obstacle = (
+                f"{title} has the variable '{variable}', of which the kernel would have a separate copy"
+            )
         yield _Template(name, name in built, units[title], obstacle)
 
 

@@ -81,7 +81,9 @@ class BuildLog:
     def _check(self) -> None:
         if self._report and self._trace and os.path.realpath(self._report) == os.path.realpath(self._trace):
             raise BuildError(
-                "is to be both the report and the trace", where=str(self._trace), remedy="name another file"
+                "is named as both the report and the trace",
+                where=str(self._trace),
+                remedy="name another file",
             )
         if self._report:
             check_replaceable(self._report, "report of a build", is_report)

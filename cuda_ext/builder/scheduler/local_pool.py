@@ -222,7 +222,7 @@ class WorkerPool(Executor):
         raise CompilationError(
             f"the compiler's process {death}, twice",
             where=str(task),
-            remedy=memory if is_killed else "see what it wrote, and whether the source ends it",
+            remedy=memory if is_killed else "read its output; perhaps the source crashes the compiler",
         )
 
     def _worker(self, number: int) -> process.Child:

@@ -29,7 +29,7 @@ def worker_count(environ: Mapping[str, str], warn: Callable[[str], None] = lambd
             )
         if len(match[1]) <= len(str(_MOST)) and int(match[1]) <= _MOST:
             return int(match[1])
-        warn(f"MAX_JOBS: {_MOST} processes compile, the most that may")
+        warn(f"MAX_JOBS: {_MOST} processes compile, which is the limit")
         return _MOST
     return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))
 

@@ -71,7 +71,7 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
         if _suffix(name) not in _KINDS:
             raise key.error(
                 f"{shorten(name)!r} is not a device source",
-                f"sources end in {', '.join(_KINDS)}, and headers are found by themselves",
+                f"sources end in {', '.join(_KINDS)}, and the build finds headers itself",
             )
     by_stem: dict[str, str] = {}
     for name, stem in file_stems(names).items():

@@ -118,7 +118,7 @@ class Sources:
         for override in self._module.overrides:
             if override.kernels and override.applies_to(name):
                 raise ConfigError(
-                    f"{name} is compiled, which shows its kernels",
+                    f"the build compiles {name}, and finds its kernels itself",
                     where=f"{override.where}.kernels",
-                    remedy="describe those of .cubin, .ptx, .fatbin and .ltoir files alone",
+                    remedy="describe only kernels of .cubin, .ptx, .fatbin and .ltoir files",
                 )

@@ -133,7 +133,7 @@ def one_for_each_instantiation(
     if not unit.instantiate:
         names = ", ".join(function.name for function in find_functions(unit.source))
         raise ConfigError(
-            f"nothing instantiates a function of this source, which has {names}",
+            f"no instantiation names a function of this source, which has {names}",
             where=unit.name,
             remedy="name the types of its parameters under instantiate, in an override for it",
         )
@@ -252,11 +252,11 @@ def _parse(path: str, source: bytes) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         where = f"{path}:{error.lineno}" if error.lineno else path
-        raise BuildError(f"is no Python: {error.msg}", where=where, remedy="correct it") from None
+        raise BuildError(f"is not valid Python: {error.msg}", where=where, remedy="correct it") from None
     except ValueError as error:
-        raise BuildError(f"is no Python: {error}", where=path, remedy="correct it") from None
+        raise BuildError(f"is not valid Python: {error}", where=path, remedy="correct it") from None
     except (MemoryError, RecursionError):
-        raise BuildError("is no Python: it nests too deep", where=path, remedy="divide it") from None
+        raise BuildError("is not valid Python: it nests too deep", where=path, remedy="divide it") from None
 
 
 def _below_root(path: str) -> str:

@@ -84,7 +84,7 @@ class TuningTable:
         try:
             data = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"is no JSON: {error}", where=name, remedy="correct it") from None
+            raise ConfigError(f"is not valid JSON: {error}", where=name, remedy="correct it") from None
         values = _TABLE.check(data, f"{name}: table")
         return cls(name, values.get("key", ()), values.get("tuned", ()), values.get("default"))
 
@@ -242,7 +242,7 @@ def check_comparable(term: Term, parameters: Sequence[TypedParameter], where: st
     raise ConfigError(
         f"{shorten(name)!r} is {types[name]}"
         if is_typed
-        else f"no parameter {shorten(argument)!r} is given a type",
+        else f"no parameter {shorten(argument)!r} has a type",
         where=where,
         remedy=f"conditions compare integers: {', '.join([*integers, SM])}",
     )
@@ -275,7 +275,7 @@ def _check_constant(value: object, where: str, depth: int = 0) -> str:
 def _check_unset(value: object, where: str) -> None:
     if value is not None:
         raise ConfigError(
-            f"is {show(value)}, which a build has no use for", where=where, remedy="take it out"
+            f"is {show(value)}, which means nothing to a build", where=where, remedy="take it out"
         )
 
 
@@ -331,10 +331,10 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
 def _check_device(name: str, where: str) -> str:
     if not re.fullmatch(GPU_NAME, name) or re.search(r"\b(?:and|or|not|if)\b", name):
         raise ConfigError(
-            f"{shorten(name)!r} is no compute capability such as sm_90, and no name of a GPU", where=where
+            f"{shorten(name)!r} is neither a compute capability such as sm_90 nor the name of a GPU", where=where
         )
     if name.startswith("sm_") and not is_capability(name):
-        raise ConfigError(f"{shorten(name)!r} is no compute capability such as sm_90", where=where)
+        raise ConfigError(f"{shorten(name)!r} is not a compute capability such as sm_90", where=where)
     return name
 
 

@@ -156,7 +156,7 @@ def _explain(error: DriverError) -> Finding:
     if not isinstance(error, NoDriverError) or _is_installed():
         return Finding("problem", "driver", error.statement, remedy)
     if _DRIVER_GPUS.is_dir():
-        text = "there is an NVIDIA GPU in this machine, and no driver library"
+        text = "this machine has an NVIDIA GPU, but no driver library"
         remedy = "install the NVIDIA driver; in a container, start it with --gpus all"
         return Finding("warning", "driver", text, remedy)
     text = "none: kernels can be built and inspected here"

@@ -46,7 +46,7 @@ _INIT_REMEDIES = {
         "the driver's library and its kernel module have different versions; reboot"
     ),
     cuda_h.CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: (
-        "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver"
+        "this GPU does not support CUDA's compatibility package; remove it, or upgrade the driver"
     ),
 }
 
@@ -315,7 +315,7 @@ def _open() -> Driver:
     except OSError as error:
         raise NoDriverError(
             f"there is no CUDA driver on this machine ({error})",
-            remedy="launching kernels takes an NVIDIA GPU and its driver",
+            remedy="launching kernels requires an NVIDIA GPU and its driver",
         ) from None
     driver = Driver(functions)
     try:
@@ -325,8 +325,8 @@ def _open() -> Driver:
         raise _explain_refusal(error) from None
     if driver.version < _OLDEST:
         raise DriverTooOldError(
-            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching "
-            f"takes {'.'.join(map(str, _OLDEST))} or newer",
+            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launches "
+            f"require {'.'.join(map(str, _OLDEST))} or newer",
             remedy="upgrade the driver",
         )
     if driver.count == 0:

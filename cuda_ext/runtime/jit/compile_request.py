@@ -83,7 +83,7 @@ def _target(wanted: Architecture, compiler: Compiler) -> Architecture:
         raise CompilationError(
             f"{compiler.name} {compiler.version} cannot compile for sm_{wanted.number}: it begins with "
             f"sm_{min(compiler.capabilities())}",
-            remedy="older GPUs take an older CUDA",
+            remedy="older GPUs require an older CUDA",
         )
     same_generation = max(older) // 10 == wanted.major
     return Architecture("cubin" if same_generation else "ptx", max(older))

@@ -155,7 +155,7 @@ class OnDemand:
         if variables := [s.name for s in self.manifest.symbols if s.unit == owner.unit]:
             raise KernelNotFoundError(
                 f"{expression} was not built ahead and cannot be compiled on demand: {unit.title} has the "
-                f"variable {variables[0]!r}, of which it would have a copy of its own",
+                f"variable {variables[0]!r}, of which the kernel would have a separate copy",
                 where=self.manifest.module,
                 remedy=f'add "{expression}" to `instantiate` and build again',
             )

@@ -38,7 +38,7 @@ def prepare_entries(
         raise BuildError(
             f"nothing is compiled on demand: jit: {reason}",
             where=on_demand.manifest.module,
-            remedy="what it lacks goes into architectures and `instantiate`",
+            remedy="add what it lacks to architectures and `instantiate`, and build again",
         )
     names = None if expressions is None else list(map(normalise, expressions))
     compiled: list[str] = []
@@ -60,12 +60,14 @@ def _capabilities(architectures: Sequence[str] | None, known: Sequence[int]) -> 
         if capabilities := gpu_capabilities():
             return capabilities
         raise BuildError(
-            "there is no GPU here", where="architectures", remedy='name those of others, such as "sm_90"'
+            "there is no GPU here", where="architectures", remedy='name architectures, such as "sm_90"'
         )
     capabilities = []
     for name in architectures:
         if not re.fullmatch("sm_[0-9]{2,3}", name):
-            remedy = "name none for those of this machine" if name == "native" else "spell them as sm_90"
+            remedy = (
+                "leave it out for the GPUs of this machine" if name == "native" else "spell them as sm_90"
+            )
             raise BuildError(
                 f"{name!r} is not the architecture of a GPU", where="architectures", remedy=remedy
             )

@@ -119,10 +119,10 @@ def order_arguments(
         names = [parameter.name for parameter in parameters[len(ordered) :]]
         for name in named:
             if name not in names:
-                raise ArgumentError(
-                    f"no parameter {name!r} is left to be given by name",
-                    remedy=did_you_mean(name, [*names, *options]),
-                )
+                if name in [parameter.name for parameter in parameters]:
+                    raise ArgumentError(f"the parameter {name!r} is given by position, too")
+                remedy = did_you_mean(name, [*names, *options])
+                raise ArgumentError(f"no parameter is called {name!r}", remedy=remedy)
         if missing := [name for name in names if name not in named]:
             raise ArgumentError(f"missing: {', '.join(missing)}", remedy="pass a value for each parameter")
         ordered += [named[name] for name in names]

@@ -72,9 +72,7 @@ class LaunchOptions(NamedTuple):
         if self.like is None:
             return (None if self.stream is None else GivenStream.of(self.stream)), None
         if self.stream is not None:
-            raise ArgumentError(
-                "says the stream and the GPU", where="like", remedy="give either that or stream"
-            )
+            raise ArgumentError("also decides the stream", where="like", remedy="give either like or stream")
         from cuda_ext.runtime.arrays.device_memory import device_memory  # a slow import
 
         try:
@@ -236,7 +234,7 @@ def _check_threads(options: LaunchOptions) -> int:
         return 0
     if options.grid is not None:
         raise ArgumentError(
-            "counts all threads of the grid", where="threads", remedy="give either that or grid"
+            "counts all threads of the grid", where="threads", remedy="give either threads or grid"
         )
     return check_count("threads", options.threads, "a number of threads")
 
@@ -298,7 +296,7 @@ def _check_cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:
     device = kernel.device
     if not device.supports_clusters:
         raise ArgumentError(
-            f"this GPU, {device}, has no clusters", where="cluster", remedy="they came with sm_90"
+            f"this GPU, {device}, has no clusters", where="cluster", remedy="clusters require sm_90 or newer"
         )
     cluster = check_extents("cluster", value, grid)
     if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
@@ -321,9 +319,9 @@ def _check_cooperative(grid: Extents, threads: int, shared: int, kernel: LoadedK
     blocks = resident * device.multiprocessors
     if math.prod(grid) > blocks:
         raise ArgumentError(
-            f"expected at most {blocks} blocks, since cooperative ones all run at once, found "
+            f"expected at most {blocks} blocks, since all cooperative blocks run at once, found "
             f"{math.prod(grid)}",
             where="grid",
-            remedy=f"that is {resident} of {threads} threads on each of "
+            remedy=f"that is {resident} blocks of {threads} threads on each of "
             f"{device.multiprocessors} multiprocessors",
         )

@@ -140,7 +140,7 @@ def _configure(kernel: Any, instantiation: Instantiation, options: Mapping[str, 
     """Return `kernel` with these `options` of its decorator replaced."""
     if unknown := options.keys() - {*_OPTIONS}:
         raise ValueError(
-            f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
+            f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile has no such option; its "
             f"options are {', '.join(_OPTIONS)}"
         )
     return kernel.replace_hints(**options) if options else kernel

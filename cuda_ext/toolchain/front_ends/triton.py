@@ -193,7 +193,7 @@ def _compile(
     possible = {each.name for each in fields(CUDAOptions)} - _FIXED
     if unknown := constants.keys() - possible - {*names}:
         raise CompilationError(
-            f"{instantiation.function} has no parameter {min(unknown)!r}, and Triton no such option",
+            f"{instantiation.function} has no parameter {min(unknown)!r}, and Triton has no such option",
             remedy=f"its parameters: {', '.join(names)}",
         )
     signature = signature_of(instantiation, names)

@@ -170,7 +170,7 @@ def read_constants(module: ModuleType, function: Any, instantiation: Instantiati
             default = getattr(parameter.default, "value", parameter.default)  # the value of a constexpr
             if not spell_constant(default):
                 raise CompilationError(
-                    f"the default of {parameter.name!r} is no constant",
+                    f"the default of {parameter.name!r} is not a constant",
                     remedy=f"give it a type or a value, as in {parameter.name}=1",
                 )
             defaults[parameter.name] = default

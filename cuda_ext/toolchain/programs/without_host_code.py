@@ -143,8 +143,8 @@ class HostCode:
         for name, item in sorted(self.needed):
             if self.is_undecided((name, item)):
                 yield (
-                    f"{name}({item.line}): {item.name} may be meant in an expression that is not evaluated, "
-                    "such as decltype, which without it might mean another; write __device__ before it, "
+                    f"{name}({item.line}): an unevaluated expression, such as decltype, may name "
+                    f"{item.name}, and without it might mean another function; write __device__ before it, "
                     f"or set {spell_setting('compiler', 'nvcc')}"
                 )
 

@@ -91,7 +91,10 @@ _FOR_NVRTC = (
         "the names of std are those of libcu++; specialize them outside of std, as in "
         "template <> struct std::hash<Key>",
     ),
-    _Remedy(r'identifier "(cuda[A-Z]\w+)" is undefined', "of the CUDA runtime, for host code; {move}"),
+    _Remedy(
+        r'identifier "(cuda[A-Z]\w+)" is undefined',
+        "this function of the CUDA runtime is for host code; {move}",
+    ),
 )
 _IN_TOOL_CHAIN = _Remedy(
     "(?<=error: ).*",

@@ -35,7 +35,7 @@ CUDA_H = (
 _UNDER_NVRTC = {
     # nvcc includes these by itself.
     r"cuda_runtime\.h|cuda_runtime_api\.h|device_launch_parameters\.h": (
-        "NVRTC has built in what device code needs of <{name}>; leave this line out, or put it between "
+        "NVRTC has the device declarations of <{name}> built in; leave this line out, or put it between "
         "#ifndef __CUDACC_RTC__ and #endif"
     ),
     r"cuda\.h:.+": CUDA_H,
@@ -48,8 +48,8 @@ _UNDER_NVRTC = {
         "set {nvcc}; otherwise a package of the tool chain is missing"
     ),
     r"cstdio|stdio\.h": (
-        "NVRTC has no host headers, and printf without <{name}>; leave this line out, or set {nvcc} for host "
-        "code"
+        "NVRTC has no host headers, and knows printf without <{name}>; leave this line out, or set {nvcc} "
+        "for host code"
     ),
 }
 _HOST_LIBRARY = {

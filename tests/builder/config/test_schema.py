@@ -225,7 +225,7 @@ BEYOND = [
     r"and has no effect with",
     r"is an option of nvcc that NVRTC does not have",
     r"is for another linker",
-    r"has no condition, so that what follows is never taken",
+    r"has no condition, so later candidates are never taken",
     r"'(-I|-isystem)' depends on where the build happens to run",
 ]
 

@@ -120,7 +120,7 @@ def test_an_invalid_number_of_processes_is_reported(value: str) -> None:
 def test_more_processes_than_are_useful_are_reduced_with_a_word(value: str) -> None:
     words: list[str] = []
     assert worker_count({"MAX_JOBS": value}, words.append) == 1024
-    assert words == ["MAX_JOBS: 1024 processes compile, the most that may"]
+    assert words == ["MAX_JOBS: 1024 processes compile, which is the limit"]
 
 
 @pytest.mark.parametrize("environ", [{}, {"MAX_JOBS": ""}, {"MAX_JOBS": " "}])

@@ -70,7 +70,7 @@ def test_without_a_driver_every_call_raises_and_none_hangs(tmp_path: Path) -> No
     write_package(tmp_path)
     message, available = run_script(USE, tmp_path).output
     assert message.startswith("NoDriverError: there is no CUDA driver on this machine (")
-    assert message.endswith("launching kernels takes an NVIDIA GPU and its driver")
+    assert message.endswith("launching kernels requires an NVIDIA GPU and its driver")
     assert available == "False"
 
 

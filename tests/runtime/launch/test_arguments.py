@@ -249,8 +249,8 @@ def test_arguments_may_be_named() -> None:
     [
         ((1, 2.0, 0), {}, "expected 4 arguments, found 3"),
         ((1, 2.0, 0, 0, 0), {}, "expected 4 arguments, found 5"),
-        ((1, 2.0), {"x": 0, "yy": 0}, "no parameter 'yy' is left to be given by name; did you mean 'y'?"),
-        ((1, 2.0, 0), {"x": 0, "y": 0}, "no parameter 'x' is left to be given by name"),
+        ((1, 2.0), {"x": 0, "yy": 0}, "no parameter is called 'yy'; did you mean 'y'?"),
+        ((1, 2.0, 0), {"x": 0, "y": 0}, "the parameter 'x' is given by position, too"),
         ((1,), {"x": 0}, "missing: a, y; pass a value for each parameter"),
     ],
 )

@@ -143,7 +143,7 @@ WRONG_LAUNCHES = {
     "grid=1, block=-1": "found -1",
     "grid=1": "expected grid and block, or threads",
     "block=1": "expected grid and block, or threads",
-    "grid=1, threads=5": "threads: counts all threads of the grid; give either that or grid",
+    "grid=1, threads=5": "threads: counts all threads of the grid; give either threads or grid",
     "threads=-1": "threads: expected a number of threads, found -1",
     "threads=1 << 60": "threads: expected at most 549755813632 in blocks of 256, found 1152921504606846976",
     "grid=1, block=1, shared=-1": "shared: expected a number of bytes, found -1",
@@ -155,7 +155,7 @@ WRONG_LAUNCHES = {
     "grid=4, block=1, cluster=8": "cluster: expected at least 1 and at most (4, 1, 1), found 8",
     "grid=32, block=1, cluster=32": "cluster: expected at most 16 blocks on this GPU, sm_90, found 32",
     "grid=1057, block=256, cooperative=True": "grid: expected at most 1056 blocks, since cooperative ones",
-    "grid=1, block=1, threds=5": "no parameter 'threds' is left to be given by name; did you mean 'threads'?",
+    "grid=1, block=1, threds=5": "no parameter is called 'threds'; did you mean 'threads'?",
 }
 
 
@@ -266,7 +266,7 @@ def test_parameters_may_have_any_names() -> None:
         kernels.odd(1, 2, 3, 4, 5, **one)
         bound(1, 2, 3, 4, 5)
         assert "missing: shared" in failure(kernels.odd, **given, **one)
-        assert "no parameter 'a4' is left to be given by name" in failure(bound, 1, 2, 3, 4, a4=5)
+        assert "no parameter is called 'a4'" in failure(bound, 1, 2, 3, 4, a4=5)
     packed = " ".join(f"{number:02x}000000" for number in range(1, 6))
     assert [launch[-len(packed) :] for launch in launches()] == [packed] * 6
 

@@ -176,7 +176,7 @@ CUDA_EXT_COLD inline Failure Driver::unusable(const char* function, driver_api::
       remedy = "the driver's library and its kernel module are of different versions; reboot";
       break;
     case driver_api::compat_not_supported_on_device:
-      remedy = "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver";
+      remedy = "this GPU does not support CUDA's compatibility package; remove it, or upgrade the driver";
       break;
     case driver_api::system_not_ready:
       remedy = "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down";
@@ -190,7 +190,7 @@ CUDA_EXT_COLD inline Failure Driver::unusable(const char* function, driver_api::
 
 CUDA_EXT_COLD inline Failure Driver::too_old() {
   return failure(ErrorKind::driver_too_old, {"the NVIDIA driver supports CUDA up to ", version_text(version),
-                                             ", and launching takes 12.0 or newer; upgrade the driver"});
+                                             ", and launches require 12.0 or newer; upgrade the driver"});
 }
 
 CUDA_EXT_COLD inline Failure Driver::open() {
@@ -206,7 +206,7 @@ CUDA_EXT_COLD inline Failure Driver::open() {
 #endif
   if (!library.reason().empty()) {
     return failure(ErrorKind::no_driver, {"there is no CUDA driver on this machine (", library.reason(),
-                                          "); launching kernels takes an NVIDIA GPU and its driver"});
+                                          "); launching kernels requires an NVIDIA GPU and its driver"});
   }
   library.find(get_function_, "cuGetProcAddress_v2");
   if (!get_function_) {  // the driver is older than 12.0

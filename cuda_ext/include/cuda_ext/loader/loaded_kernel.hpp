@@ -194,7 +194,7 @@ class Limits {
     const Dim& cluster = config.cluster;
     const std::string gpu = driver_.name_of(device_);
     if (!limit(DeviceAttribute::cluster_launch)) {
-      return refused({"cluster: this GPU, ", gpu, ", has no clusters; they came with sm_90"});
+      return refused({"cluster: this GPU, ", gpu, ", has no clusters; clusters require sm_90 or newer"});
     }
     if (auto failed = check_within("cluster", cluster, config.grid)) return failed;
     if (!is_divisible(config.grid, cluster)) {
@@ -231,8 +231,8 @@ class Limits {
     const long long multiprocessors = limit(DeviceAttribute::multiprocessors);
     if (config.grid.product() <= *on_each * multiprocessors) return nullptr;
     return refused({"grid: expected at most ", *on_each * multiprocessors,
-                    " blocks, since cooperative ones all run at once, found ", config.grid.product(),
-                    "; that is ", *on_each, " of ", threads, " threads on each of ", multiprocessors,
+                    " blocks, since all cooperative blocks run at once, found ", config.grid.product(),
+                    "; that is ", *on_each, " blocks of ", threads, " threads on each of ", multiprocessors,
                     " multiprocessors"});
   }
 

@@ -67,7 +67,7 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
   if (newer == known.begin()) {
     return failure(ErrorKind::compilation,
                    {"nvrtc ", nvrtc.version, " cannot compile for sm_", demand.capability,
-                    ": it begins with sm_", known.front(), "; older GPUs take an older CUDA"});
+                    ": it begins with sm_", known.front(), "; older GPUs require an older CUDA"});
   }
   // For a GPU that is newer than the compiler, compile a cubin of the same generation, or else PTX.
   const int target = newer[-1];
