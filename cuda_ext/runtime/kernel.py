@@ -43,26 +43,26 @@ class Documentation:
 class Kernel(FastLaunch):
     """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
-    Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
+    Pass arguments by position or by the parameters' names. Keywords configure the launch: `grid` is the
     number of blocks and `block` the number of threads in a block, each in up to three dimensions. `grid` may
-    be a function of a mapping with the arguments and constants by name. If the image fixes all else, as those
-    of Triton do, brackets may have the grid: ``kernel[grid](x)``. `threads` is the
-    total number of threads instead: it is divided into blocks of the size with the highest occupancy, or of
-    the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
-    blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
-    before the previous kernel in the stream has ended (programmatic dependent launch).
+    be a function of a mapping with the arguments and constants by name. If the image fixes the rest of the
+    configuration, as Triton's do, you can give the grid in brackets: ``kernel[grid](x)``. Instead of `grid`,
+    `threads` is the total number of threads: the launch divides it into blocks of the size with the highest
+    occupancy, or of the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster`
+    the number of blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent`
+    kernel may start before the previous kernel in the stream has ended (programmatic dependent launch).
 
     `stream` is a handle, a stream of PyTorch or CuPy, or any object with ``__cuda_stream__``. The default is
     the current stream of the library of the first array in device memory, or of the array `like`, which is
-    not passed to the kernel. Without either, it is the default stream, and arguments that may contain
-    addresses are refused if PyTorch or CuPy is in use. The kernel runs on the GPU that holds the arrays;
-    without arrays, on the GPU of the stream, or the current one, or the first.
+    not passed to the kernel. Without either, it is the default stream; if PyTorch or CuPy is in use, the
+    launch then refuses arguments that may contain addresses. The kernel runs on the GPU that holds the
+    arrays; without arrays, on the GPU of the stream, or the current one, or the first.
 
-    numpy arrays are copied to the GPU for the launch, and back after it unless the parameter is a pointer to
-    const (with :func:`cuda_ext.out` they are only copied back; :func:`cuda_ext.device_scope` keeps them on
-    the GPU). The call then returns when the results are in the arrays. With ``wait=False`` it returns at
-    once, with an object whose ``done`` is true when the kernel has finished and whose ``wait()`` copies the
-    results back; without that call they are discarded.
+    A launch copies numpy arrays to the GPU, and then back, unless the parameter is a pointer to const. With
+    :func:`cuda_ext.out` it only copies them back; :func:`cuda_ext.device_scope` keeps them on the GPU. The
+    call returns when the results are in the arrays. With ``wait=False`` it returns at once, with an object:
+    ``done`` is true when the kernel has finished, and ``wait()`` copies the results back. Without that call,
+    they are discarded.
 
     Nothing is loaded before the first launch. It raises :class:`~cuda_ext.errors.ArgumentError` for arguments
     that do not fit the signature or the GPU, and a :class:`~cuda_ext.errors.DriverError` for failures of the
@@ -254,9 +254,9 @@ class Kernel(FastLaunch):
         return self._kernel.constants
 
     def attributes(self, device: SupportsIndex | None = None) -> Attributes:
-        """Return the registers, memory and threads that it uses on the GPU `device`, or on the current one.
+        """Return the registers, memory and threads of the kernel on the GPU `device`, or on the current one.
 
-        Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
+        Raises a :class:`~cuda_ext.errors.DriverError` if the kernel cannot be loaded.
         """
         return self._load(_device(device)).attributes()
 

@@ -38,7 +38,7 @@ _WIDEST = 100
 
 
 class Candidate(NamedTuple):
-    """A kernel and the condition of its launch; ``None`` for the default."""
+    """A kernel and the condition of its launch, which is ``None`` for the default."""
 
     kernel: Kernel
     when: str | None

@@ -55,9 +55,9 @@ def torch_op(
     """Register `function`, which launches kernels, as the PyTorch operator `name`, and return the operator.
 
     `name` is ``"namespace::operator"``. The schema follows from the annotations of the function, and
-    `mutates_args` are the names of the tensors that it writes to; or `schema` is given, such as
-    ``"(Tensor x, Tensor(a!) y) -> ()"``. If the function returns tensors, `fake` is a function of the same
-    arguments that returns empty tensors of the same shapes and dtypes, for ``torch.compile``. The function
+    `mutates_args` names the tensors that it writes to. Or give `schema`, such as
+    ``"(Tensor x, Tensor(a!) y) -> ()"``. If the function returns tensors, ``torch.compile`` needs `fake`: a
+    function of the same arguments that returns empty tensors of the same shapes and dtypes. The function
     runs for tensors on a GPU, and without autograd. Without `function`, the result is a decorator.
 
     >>> @cuda_ext.torch_op("mylib::gelu", fake=torch.empty_like)  # doctest: +SKIP
