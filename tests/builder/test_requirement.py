@@ -42,9 +42,8 @@ def test_a_lower_bound_that_reads_the_package_is_right(requirement):
 )
 def test_a_requirement_that_admits_older_versions_is_told_what_to_write(requirement, oldest):
     assert problem(f'name = "p"\ndependencies = ["{requirement}"]') == (
-        f"project.dependencies: {requirement!r} admits cuda-ext {oldest}, which cannot read what is "
-        "built here; "
-        'write "cuda-ext>=0.3"'
+        f"project.dependencies: {requirement!r} admits cuda-ext {oldest}, which cannot read the built "
+        'package; write "cuda-ext>=0.3"'
     )
 
 

@@ -127,8 +127,8 @@ def test_a_function_is_launched_as_in_triton(
         f'BLOCK=128>, scale<fp32, BLOCK=128>; add "{TEXT.format(T="fp64", B=64)}" to `instantiate` and build '
         "again",
         *(
-            f"KernelNotFoundError: p.kernels: no kernel is called scale<{short}>; with these arguments were "
-            "built: scale<fp32, BLOCK=128>; choose one with all its arguments, as in "
+            f"KernelNotFoundError: p.kernels: no kernel is called scale<{short}>; kernels with these "
+            "arguments: scale<fp32, BLOCK=128>; choose one with all its arguments, as in "
             'scale["fp32, BLOCK=128"]'
             for short in ("fp32", "fp32, 128")
         ),

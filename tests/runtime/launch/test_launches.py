@@ -154,7 +154,7 @@ WRONG_LAUNCHES = {
     "grid=3, block=1, cluster=2": "cluster: expected divisors of the grid (3, 1, 1), found 2",
     "grid=4, block=1, cluster=8": "cluster: expected at least 1 and at most (4, 1, 1), found 8",
     "grid=32, block=1, cluster=32": "cluster: expected at most 16 blocks on this GPU, sm_90, found 32",
-    "grid=1057, block=256, cooperative=True": "grid: expected at most 1056 blocks, since cooperative ones",
+    "grid=1057, block=256, cooperative=True": "grid: expected at most 1056 blocks, since all cooperative",
     "grid=1, block=1, threds=5": "no parameter is called 'threds'; did you mean 'threads'?",
 }
 
