@@ -93,7 +93,7 @@ _FOR_NVRTC = (
     ),
     _Remedy(
         r'identifier "(cuda[A-Z]\w+)" is undefined',
-        "this function of the CUDA runtime is for host code; {move}",
+        "this name of the CUDA runtime is for host code; {move}",
     ),
 )
 _IN_TOOL_CHAIN = _Remedy(
