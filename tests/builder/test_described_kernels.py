@@ -260,4 +260,4 @@ def test_more_shared_memory_than_a_gpu_has_is_refused(tmp_path: Path) -> None:
 def test_kernels_that_are_compiled_are_not_described(tmp_path: Path) -> None:
     table = f"{TABLE.partition('kernels = ')[0]}kernels = [{{ name = 'one', signature = '()' }}]"
     root = write_project(tmp_path, table.replace(".cubin", ".cu"), {"images/scale.cu": EMPTY})
-    assert "kernels: images/scale.cu is compiled, which shows its kernels" in refusal(root)
+    assert "kernels: the build compiles images/scale.cu, and finds its kernels itself" in refusal(root)

@@ -684,7 +684,7 @@ def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
         ("128", "100", "arange's range must be a power of 2"),
         ("num_warps", "num_warp", "no parameter 'num_warp'"),
         ("warps=1", "warps=64", "is for 2048 threads"),
-        ("128", "128, arch='sm80'", "no parameter 'arch', and Triton no such"),
+        ("128", "128, arch='sm80'", "no parameter 'arch', and Triton has no such option"),
     ],
 )
 def test_what_triton_refuses_is_answered(old: str, new: str, answer: str) -> None:
