@@ -55,14 +55,15 @@ Instantiations of Python functions, such as Triton's, contain the types of their
 NVRTC. The generated header declares them by name. A module may consist of them alone.
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
-``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR``. Boolean
+``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR`` or
+``PROJECT_BINARY_DIR``; sources that ``add_custom_command`` makes may lie anywhere. Boolean
 keys, such as ``LINK``, need no value; 0 and 1 are OFF and ON. ``DEFINE`` takes ``NAME=value``. Write tables as in TOML:
 ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT``, the keys come from the
 pyproject.toml in ``PROJECT_SOURCE_DIR``.
 
 ``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``, ``90``
 for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both. CMake checks
-the compiler and the architectures when it configures the project.
+the calls of all modules together, when it has read the project.
 
 If ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
 directory tells clangd how to read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
@@ -100,7 +101,7 @@ function(cuda_ext_add_module target)
   set(keywords
     NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE DEPENDS OVERRIDE SOURCES ARCHITECTURES
     INCLUDE_DIRECTORIES COMPILER NVCC LAUNCHER STD DEFINE OPTIONS PRE_INCLUDE FAST_MATH RELAXED_CONSTEXPR STD_HEADERS
-    HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS COMPRESS EMIT JIT EMBED_SOURCES LINK)
+    HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS TUNE COMPRESS EMIT JIT EMBED_SOURCES LINK)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "${keywords}")
   foreach(keyword IN ITEMS FROM_PYPROJECT JIT PYTHON_ONLY)
     if(keyword IN_LIST arg_KEYWORDS_MISSING_VALUES)
@@ -127,7 +128,7 @@ function(cuda_ext_add_module target)
   endif()
   string(ASCII 31 separator)
   string(JOIN "${separator}" arguments "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-    "${CMAKE_CURRENT_LIST_FILE}" "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported})
+    "${PROJECT_BINARY_DIR}" "${CMAKE_CURRENT_LIST_FILE}" "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported})
   # Not ARGN, since a value may contain a semicolon or a newline.
   math(EXPR last "${ARGC} - 1")
   foreach(index RANGE ${last})
@@ -138,6 +139,15 @@ function(cuda_ext_add_module target)
   file(WRITE "${directory}/arguments.txt" "${arguments}")
   set_property(GLOBAL PROPERTY CUDA_EXT_CALL_${target} "${call} in ${CMAKE_CURRENT_LIST_FILE}")
   set_property(GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target} "${arg_DEPENDS}")
+  set(inputs)
+  foreach(source IN LISTS arg_SOURCES arg_EMBED_SOURCES)
+    # The depfile has the files that a glob matches, and all headers.
+    if(NOT source MATCHES "[*?]|\\[")
+      get_filename_component(source "${source}" ABSOLUTE)
+      list(APPEND inputs "${source}")
+    endif()
+  endforeach()
+  set_property(GLOBAL PROPERTY CUDA_EXT_INPUTS_${target} "${inputs}")
   _cuda_ext_defer(${target} "${directory}" "${python}")
 
   set(cuda_ext_name "${arg_NAME}")
@@ -152,14 +162,7 @@ function(cuda_ext_add_module target)
     _cuda_ext_configure()
     include("${directory}/module.cmake")
   endif()
-  set(inputs ${cuda_ext_pyproject})
-  foreach(source IN LISTS arg_SOURCES arg_EMBED_SOURCES)
-    # The depfile has the files that a glob matches, and all headers.
-    if(NOT source MATCHES "[*?]|\\[")
-      get_filename_component(source "${source}" ABSOLUTE)
-      list(APPEND inputs "${source}")
-    endif()
-  endforeach()
+  list(APPEND inputs ${cuda_ext_pyproject})
   string(REPLACE "." "/" path "${cuda_ext_name}")
 
   set(package "${directory}/python/${path}")
@@ -285,6 +288,19 @@ function(_cuda_ext_configure)
   get_property(pythons GLOBAL PROPERTY CUDA_EXT_PYTHONS)
   set_property(GLOBAL PROPERTY CUDA_EXT_PENDING)
   set_property(GLOBAL PROPERTY CUDA_EXT_PYTHONS)
+  foreach(directory IN LISTS pending)
+    get_filename_component(target "${directory}" NAME)
+    get_property(inputs GLOBAL PROPERTY CUDA_EXT_INPUTS_${target})
+    set(generated)
+    foreach(input IN LISTS inputs)
+      get_source_file_property(is_generated "${input}" GENERATED)
+      if(is_generated)
+        list(APPEND generated "${input}")
+      endif()
+    endforeach()
+    list(JOIN generated "\n" generated)
+    file(WRITE "${directory}/generated.txt" "${generated}")
+  endforeach()
   set(different ${pythons})
   list(REMOVE_DUPLICATES different)
   foreach(python IN LISTS different)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.requirement import read_requirements
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.regular_file import read_file
 
@@ -25,7 +26,8 @@ class Project:
     """The modules that a project's configuration describes.
 
     ``table`` is the configuration as written, and ``package_dir`` setuptools' mapping of packages to
-    directories. ``requirements`` are the project's dependencies, ``None`` if they are not known.
+    directories. ``requirements`` are the project's dependencies, ``None`` if they are not known. ``outside``
+    and ``generated`` are those of its :attr:`tree`.
     """
 
     root: Path
@@ -35,6 +37,8 @@ class Project:
     table: Mapping[str, object] = field(default_factory=dict)
     package_dir: Mapping[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] | None = None
+    outside: Mapping[str, Path] = field(default_factory=dict)
+    generated: frozenset[str] = frozenset()
 
     @classmethod
     def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
@@ -87,6 +91,11 @@ class Project:
             )
         return project
 
+    @property
+    def tree(self) -> FileTree:
+        """The files of the project."""
+        return FileTree(self.root, self.outside, self.generated)
+
     def package_places(self, package: str) -> Iterator[Path]:
         """Yield the directories of the source tree where `package` may lie, likeliest first."""
         return _package_places(self.root, package, self.package_dir)
@@ -132,7 +141,7 @@ class Project:
         from cuda_ext.builder.sources.globs import check_overrides
         from cuda_ext.builder.sources.module_sources import Sources
 
-        sources = [Sources(module, self.root) for module in self.modules]
+        sources = [Sources(module, self.tree) for module in self.modules]
         check_overrides((m, own.names) for m, own in zip(self.modules, sources, strict=True))
         return sorted({Path(name) for own in sources for name in own.files()})
 

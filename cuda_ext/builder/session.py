@@ -220,7 +220,7 @@ class _Session:
         The compiler is only asked what the cache does not know.
         """
         modules = self._project.modules
-        sources = [Sources(module, self._project.root) for module in modules]
+        sources = [Sources(module, self._project.tree) for module in modules]
         check_overrides([(m, own.names) for m, own in zip(modules, sources, strict=True)])
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.errors import BuildError, escape_controls
@@ -121,11 +122,12 @@ def _with_named(
 class Headers:
     """The headers of a project, looked up in one list of include directories. Each is read once.
 
-    All paths are absolute and real; files below `root` are the project's.
+    `include_dirs` are absolute and real paths.
     """
 
-    def __init__(self, root: str | Path, include_dirs: Sequence[str | Path]) -> None:
-        self._root = f"{root}{os.sep}"
+    def __init__(self, tree: FileTree, include_dirs: Sequence[str | Path]) -> None:
+        self._tree = tree
+        self._root = f"{tree.root}{os.sep}"
         self._include_dirs = tuple(map(str, include_dirs))
         self._headers: dict[str, _Header] = {}
         self._places: dict[tuple[str, str], str | None] = {}
@@ -179,7 +181,7 @@ class Headers:
 
     def _name(self, possible: PossibleName) -> str | None:
         """Return the header for a name that macros may make, if that leads to a file of the project."""
-        path = self._root + possible.includer
+        path = self._tree.path(possible.includer)
         target = self._find(possible.name, self._directories(path, possible.is_quoted))
         if target is None or not is_inner_path(possible.name):
             return None
@@ -198,7 +200,7 @@ class Headers:
     def _rewrite(self, name: str, text: bytes | None = None, *, is_source: bool = False) -> _Header:
         """Read a file, and spell its includes canonically."""
         names: list[str] = []
-        path = self._root + name
+        path = self._tree.path(name)
 
         def spell(include: Include) -> tuple[str, str] | None:
             target = self._find(include.name, self._searched(path, include, is_source=is_source))
@@ -247,18 +249,19 @@ class Headers:
         if (directory, name) not in self._places:
             path = os.path.join(directory, name)
             real = os.path.realpath(path)
-            inside = real.startswith(self._root) and _is_file(path)
-            self._places[directory, name] = self._canonical(path, real) if inside else None
+            target = self._tree.name(real)
+            found = self._canonical(path, real, target) if target and _is_file(path) else None
+            self._places[directory, name] = found
         return self._places[directory, name]
 
-    def _canonical(self, path: str, real: str) -> str:
-        """Return the canonical name of the file at `path`: of a link's target, unless its includes differ.
+    def _canonical(self, path: str, real: str, target: str) -> str:
+        """Return the canonical name of the file at `path`: of a link's `target`, unless its includes differ.
 
         Compilers look up quoted names beside the link.
         """
         path = os.path.normpath(path)
-        target, link = (each.removeprefix(self._root).replace(os.sep, "/") for each in (real, path))
-        if real == path or not path.startswith(self._root) or os.path.realpath(path) != real:
+        link = self._tree.name(path)
+        if real == path or link is None or os.path.realpath(path) != real:
             return target
         if link not in self._names:
             from cuda_ext.text.includes import find_includes

@@ -14,6 +14,7 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.kernel_owners import assign_instantiations
 from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.builder.sources.tuned_sources import TunedSources
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
@@ -55,7 +56,7 @@ class _Module:
 
     def __init__(self, config: ModuleConfig, root: Path) -> None:
         self.config = config
-        sources = Sources(config, root)
+        sources = Sources(config, FileTree(root))
         self.units = {unit.name: unit for unit in sources.units()}
         assigned = assign_instantiations(config, sources, TunedSources(config, root, is_complete=True))
         self._built: dict[str, dict[str, list[Instantiation]]] = {}

@@ -14,6 +14,7 @@ from cuda_ext.compiler.compile_options import (
     option_with_path,
     setting_of,
 )
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ToolchainError
@@ -312,7 +313,7 @@ def _gather(
             raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
     root = os.path.commonpath([os.path.dirname(path), *directories])
     file = os.path.relpath(path, root).replace(os.sep, "/")
-    return file, *Headers(root, directories).gather(file, text=text, definitions=definitions)
+    return file, *Headers(FileTree(root), directories).gather(file, text=text, definitions=definitions)
 
 
 def _current_directory() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -41,7 +42,7 @@ def write(root: Path) -> Write:
 
 
 def gathered(root: Path, *include_dirs: str, pre_include: Sequence[str] = ()) -> TranslationUnit:
-    headers = Headers(root, [root / name for name in include_dirs])
+    headers = Headers(FileTree(root), [root / name for name in include_dirs])
     text, found = headers.gather("device/a.cu", pre_include)
     options = Options(pre_include=tuple(map(headers.resolve, pre_include)))
     return TranslationUnit("device/a.cu", text, headers=found, options=options)

@@ -116,7 +116,7 @@ def test_a_build_tree_survives(tmp_path: Path, generator: str) -> None:
     assert project.steps(*ONLY) == COMPILED
     first = files()
     project.build("--target", "clean")
-    assert files().keys() == {"arguments.txt", "module.cmake", "module.json"}
+    assert files().keys() == {"arguments.txt", "generated.txt", "module.cmake", "module.json"}
     assert project.steps(*ONLY) == COMPILED
     project.configure("--fresh")
     assert project.steps(*ONLY, "--clean-first") == COMPILED

@@ -36,9 +36,10 @@ def write_call(project: CMakeProject, target: str, *words: str | bytes, embed: s
     """Write the arguments of a call as CMake does; return the directory of its module."""
     directory, root = project.root.with_name("build") / target, str(project.root)
     directory.mkdir(parents=True)
-    facts = (target, root, root, f"{root}/CMakeLists.txt", "", embed, "Ninja", "OFF")
+    facts = (target, root, root, str(directory), f"{root}/CMakeLists.txt", "", embed, "Ninja", "OFF")
     given = (word if isinstance(word, bytes) else word.encode() for word in (*facts, *words))
     (directory / "arguments.txt").write_bytes(b"\x1f".join(given))
+    (directory / "generated.txt").touch()
     return directory
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import cuda_ext
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -47,7 +48,7 @@ def written(directory: Path, case: Case) -> Path:
 
 
 def gather(root: Path, define: Mapping[str, str] = {}) -> TranslationUnit:
-    headers = Headers(root, [root / name for name in INCLUDE_DIRS])
+    headers = Headers(FileTree(root), [root / name for name in INCLUDE_DIRS])
     text, found = headers.gather(SOURCE, definitions=definitions_of(define, ()))
     return TranslationUnit(SOURCE, text, headers=found, options=Options(define=dict(define)))
 

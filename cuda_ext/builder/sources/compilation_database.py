@@ -58,11 +58,12 @@ def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> 
     commands: list[Command] = []
     compiler_for = cache(lambda choice: open_compiler(choice, environ))
     for module in project.modules:
-        sources = Sources(module, project.root)
-        include = [f"-I{name}" for name in module.settings.include_dirs]
+        sources = Sources(module, project.tree)
+        include = [f"-I{_spell(name, project)}" for name in module.settings.include_dirs]
         for unit in (sources.unit(name) for name in sources.names if kind_of(name) == "cu"):
             settings, options = sources.settings(unit.name), unit.options
             compiler = compiler_for(compiler_choice(settings, project.root))
+            file = _spell(unit.name, project)
             arguments = [
                 *("clang++", "-xcuda", _OURS, f"--cuda-gpu-arch={_architecture(settings.architectures)}"),
                 f"-std={options.std}",
@@ -71,10 +72,15 @@ def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> 
                 *include,
                 *(argument for name in options.pre_include for argument in ("-include", name)),
                 *_headers(compiler, options),
-                *("-fsyntax-only", unit.name),
+                *("-fsyntax-only", file),
             ]
-            commands.append({"directory": str(project.root), "file": unit.name, "arguments": arguments})
+            commands.append({"directory": str(project.root), "file": file, "arguments": arguments})
     return commands
+
+
+def _spell(name: str, project: Project) -> str:
+    """Return the path of the file `name`, relative to the project if it lies there."""
+    return project.tree.path(name) if name.partition("/")[0] in project.outside else name
 
 
 def choose_place(project: Project) -> Path:

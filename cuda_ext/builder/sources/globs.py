@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig, Override
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.headers import NOT_PLAIN, is_plain
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
@@ -55,7 +56,7 @@ def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) ->
             overrides[override.where] = override
             names.setdefault(override.where, []).extend(sources)
     for where, override in overrides.items():
-        key = _Key(f"{where}.sources", Path())
+        key = _Key(f"{where}.sources", FileTree(Path()))
         for pattern in override.unmatched(names[where]):
             key.check_inside(pattern)
             raise key.error(
@@ -63,9 +64,9 @@ def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) ->
             )
 
 
-def find_sources(module: ModuleConfig, root: Path) -> list[str]:
+def find_sources(module: ModuleConfig, tree: FileTree) -> list[str]:
     """Find the module's sources; return their sorted names within the project."""
-    key = _Key(module.key_path("sources"), root)
+    key = _Key(module.key_path("sources"), tree)
     names = key.find(module.settings.sources)
     for name in names:
         if _suffix(name) not in _KINDS:
@@ -83,36 +84,36 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
     return names
 
 
-def find_headers(module: ModuleConfig, root: Path) -> list[str]:
+def find_headers(module: ModuleConfig, tree: FileTree) -> list[str]:
     """Find the headers of the key ``headers``; return their sorted names within the project."""
-    return _Key(module.key_path("headers"), root).find(module.settings.headers)
+    return _Key(module.key_path("headers"), tree).find(module.settings.headers)
 
 
-def find_tuning(override: Override, root: Path) -> str:
+def find_tuning(override: Override, tree: FileTree) -> str:
     """Find the file of the key ``tuning``, which `override` has; return its name within the project."""
-    (name,) = _Key(f"{override.where}.tuning", root).find([glob.escape(override.tuning or "")])
+    (name,) = _Key(f"{override.where}.tuning", tree).find([glob.escape(override.tuning or "")])
     return name
 
 
-def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
+def find_include_directories(module: ModuleConfig, tree: FileTree) -> list[Path]:
     """Return the module's include directories as absolute, real paths."""
-    key = _Key(module.key_path("include_dirs"), root)
+    key = _Key(module.key_path("include_dirs"), tree)
     for name in module.settings.include_dirs:
         key.check_inside(name)
-        directory = root / name
+        directory = Path(tree.path(name))
         if not directory.is_dir():
             siblings = directory.parent.iterdir() if directory.parent.is_dir() else []
-            near = [p.relative_to(root).as_posix() for p in siblings if p.is_dir() and p.name[0] != "."]
+            near = [tree.name(str(p)) or "" for p in siblings if p.is_dir() and p.name[0] != "."]
             raise key.error(
                 f"{shorten(name)!r} is not a directory of the project", _nearest(name, near) or "make it"
             )
         key.check_target(name)
-    return [Path(os.path.realpath(root / name)) for name in module.settings.include_dirs]
+    return [Path(os.path.realpath(tree.path(name))) for name in module.settings.include_dirs]
 
 
 def find_output(where: str, root: Path, name: str) -> Path:
     """Return the project's file that a build writes, named at the key path `where`."""
-    key = _Key(where, root)
+    key = _Key(where, FileTree(root))
     key.check_inside(name)
     key.check_target(name)
     return root / name
@@ -120,10 +121,10 @@ def find_output(where: str, root: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class _Key:
-    """A key that names files of the project in ``root``; ``where`` is its key path."""
+    """A key that names files of the project in ``tree``; ``where`` is its key path."""
 
     where: str
-    root: Path
+    tree: FileTree
 
     def error(self, problem: str, remedy: str) -> ConfigError:
         return ConfigError(problem, where=self.where, remedy=remedy)
@@ -134,8 +135,10 @@ class _Key:
         for name in names:
             if not is_plain(name):
                 raise self.error(f"{shorten(name)!r} {NOT_PLAIN}", "rename it")
-            path = f"{self.root}{os.sep}{name}"
+            path = self.tree.path(name)
             directory = os.path.dirname(path)
+            if name in self.tree.generated:
+                continue
             if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
                 self.check_target(name)
                 if not os.path.exists(path):
@@ -157,7 +160,8 @@ class _Key:
 
     def check_target(self, name: str) -> None:
         """Check that no link on the way to `name` leads out of the project."""
-        if not Path(os.path.realpath(self.root / name)).is_relative_to(self.root):
+        real = os.path.realpath(self.tree.path(name))
+        if self.tree.name(f"{real}{os.sep}") is None:
             raise self.error(
                 f"{shorten(name)!r} is a link that leads out of the project",
                 "copy its target into the project",
@@ -166,44 +170,54 @@ class _Key:
     def _glob(self, pattern: str) -> list[str]:
         """Expand `pattern` to names of files; as in a shell, wildcards do not match hidden files."""
         self.check_inside(pattern)
-        if os.path.lexists(literal := self.root / pattern) and not literal.is_dir():
+        literal = self.tree.path(pattern)
+        exists = os.path.lexists(literal) and not os.path.isdir(literal)
+        if exists or pattern in self.tree.generated:
             return [PurePosixPath(pattern).as_posix()]
         parts = PurePosixPath(pattern).parts
         if any("**" in part and part != "**" for part in parts):
             raise self.error(
                 f"{shorten(pattern)!r}: ** stands between slashes", "write it as in device/**/*.cu"
             )
-        paths = glob.glob(pattern, root_dir=self.root, recursive=True) if parts else []
+        paths = self._expand(pattern) if parts else []
         # Files only; dangling links count as files.
-        files = [path for path in paths if not os.path.isdir(f"{self.root}{os.sep}{path}")]
-        names = [os.path.normpath(file).replace(os.sep, "/") for file in files]
+        names = [os.path.normpath(path).replace(os.sep, "/") for path in paths]
+        names = [name for name in names if not os.path.isdir(self.tree.path(name))]
         matches = [name for name in names if not self._is_embedded(name)]
         if not matches:
             raise self._no_match(pattern)
         return matches
 
+    def _expand(self, pattern: str) -> list[str]:
+        first, _, rest = pattern.partition("/")
+        if first not in self.tree.outside:
+            return glob.glob(pattern, root_dir=self.tree.root, recursive=True)
+        paths = glob.glob(rest, root_dir=self.tree.outside[first], recursive=True)
+        return [f"{first}/{path}" for path in paths]
+
     def _is_embedded(self, name: str) -> bool:
         """Return True if the file lies in a generated package, where an earlier build put it."""
         return "/sources/" in f"/{name}" and any(
-            parent.name == "sources" and (self.root / parent.parent / FILE_NAME).is_file()
+            parent.name == "sources" and Path(self.tree.path(str(parent.parent)), FILE_NAME).is_file()
             for parent in PurePosixPath(name).parents
         )
 
     def _no_match(self, pattern: str) -> ConfigError:
         """Return the error for a pattern that matches no file."""
-        if (self.root / pattern).is_dir():
+        if os.path.isdir(self.tree.path(pattern)):
             return self.error(
                 f"{shorten(pattern)!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
             )
         fixed = fixed_directory(pattern)
-        if not (self.root / fixed).is_dir():
+        directory = Path(self.tree.path(fixed))
+        if not directory.is_dir():
             return self.error(
                 f"nothing matches {shorten(pattern)!r}: there is no directory {shorten(fixed)!r}",
                 "make it, or correct the path",
             )
-        files = [p for p in (self.root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
+        files = [p for p in directory.iterdir() if p.is_file() and p.name[0] != "."]
         is_source = self.where.endswith("sources")
-        near = [p.relative_to(self.root).as_posix() for p in files if (p.suffix in _KINDS) == is_source]
+        near = [self.tree.name(str(p)) or "" for p in files if (p.suffix in _KINDS) == is_source]
         what = "device sources" if is_source else "such files"
         return self.error(
             f"nothing matches {shorten(pattern)!r}", _nearest(pattern, near) or f"there are no {what}"

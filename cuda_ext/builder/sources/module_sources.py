@@ -17,6 +17,7 @@ from cuda_ext.builder.sources.globs import (
     find_tuning,
     kind_of,
 )
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.front_ends.tile_code import enable_tile
 from cuda_ext.compiler.headers import Headers, read_project_file
 from cuda_ext.compiler.module_plan import file_stems
@@ -30,21 +31,26 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The sources of a module by name, in the project ``root``, read with their headers.
+    """The sources of a module by name, in the project of ``tree``, read with their headers.
 
     Each header is read once.
     """
 
-    def __init__(self, module: ModuleConfig, root: Path) -> None:
-        self.names = find_sources(module, root)
+    def __init__(self, module: ModuleConfig, tree: FileTree) -> None:
+        self.names = find_sources(module, tree)
         self.file_stems = file_stems(self.names)
         self._module = module
-        self._headers = Headers(root, find_include_directories(module, root))
-        self.root = root
+        self._headers = Headers(tree, find_include_directories(module, tree))
+        self.tree = tree
         self._imports: ProjectImports | None = None
         self._units: dict[str, TranslationUnit] = {}
         self._settings: dict[tuple[int, ...], Settings] = {}
         self._options: dict[Settings, Options] = {}
+
+    @property
+    def root(self) -> Path:
+        """The directory of the project."""
+        return Path(self.tree.root)
 
     def units(self) -> list[TranslationUnit]:
         """Return each source as a unit without instantiations. Raises :class:`BuildError`."""
@@ -59,14 +65,14 @@ class Sources:
     def headers(self) -> dict[str, bytes]:
         """Return the headers of the key ``headers``, and all that these can include, by name."""
         found: dict[str, bytes] = {}
-        for name in find_headers(self._module, self.root):
+        for name in find_headers(self._module, self.tree):
             text, reached = self._headers.gather(name)
             found |= {name: text, **reached}
         return found
 
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
-        tables = {find_tuning(each, self.root) for each in self._module.overrides if each.tuning}
+        tables = {find_tuning(each, self.tree) for each in self._module.overrides if each.tuning}
         tables |= {each.file for each in self._module.settings.tune if (self.root / each.file).exists()}
         units = self.units()
         names = {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys()
@@ -84,8 +90,11 @@ class Sources:
         kind = kind_of(name)
         if kind in ("cu", *PYTHON):
             self._refuse_kernels(name)
+        is_generated = name in self.tree.generated
+        if is_generated and kind != "cu":
+            return TranslationUnit(name, b"", "cu")  # until it exists, all that is known
         if kind != "cu":
-            content = read_project_file(self.root / name, name)
+            content = read_project_file(self.tree.path(name), name)
             imported = {}
             if kind in PYTHON:
                 from cuda_ext.builder.sources.python_kernels import ProjectImports, front_end_of
@@ -98,7 +107,7 @@ class Sources:
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)
         given = definitions_of(settings.define, settings.options)
-        text, headers = self._headers.gather(name, settings.pre_include, definitions=given)
+        text, headers = self._headers.gather(name, settings.pre_include, b"" if is_generated else None, given)
         if settings not in self._options:
             self._options[settings] = Options(
                 std=settings.std,

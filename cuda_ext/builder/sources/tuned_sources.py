@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.config.tune_table import Tune
 from cuda_ext.builder.sources.globs import find_tuning
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.compiler.headers import read_project_file
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -71,7 +72,7 @@ class TunedSources:
             if not override or not override.tuning:
                 return None
             table, _ = self._tables.setdefault(
-                override.where, (self._read(find_tuning(override, self._root)), _digest(unit))
+                override.where, (self._read(find_tuning(override, FileTree(self._root))), _digest(unit))
             )
             return table
         if entry.candidates:

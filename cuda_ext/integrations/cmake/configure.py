@@ -62,28 +62,32 @@ def configure(version: str, directories: Sequence[str], show: Callable[[str], No
 class _Request(NamedTuple):
     """A call as CMake made it: ``words`` after ``target``, in the file ``lists`` of a project in ``root``.
 
-    ``current`` is CMake's current source directory, and ``architectures`` its default. ``embed`` is ``none``
-    where C++ is not enabled. If ``exported`` is ``ON``, there is to be a compilation database.
+    ``current`` is CMake's current source directory, ``binary`` the project's binary directory, and
+    ``architectures`` the default. ``embed`` is ``none`` where C++ is not enabled. If ``exported`` is ``ON``,
+    there is to be a compilation database. The build makes the sources at the paths ``generated``.
     """
 
     directory: Path
     target: str
     root: Path
     current: Path
+    binary: Path
     lists: str
     architectures: str
     embed: str
     generator: str
     exported: str
     words: Sequence[bytes]
+    generated: Sequence[str] = ()
 
     @classmethod
     def read(cls, directory: str) -> _Request:
         arguments = Path(directory, "arguments.txt").read_bytes().split(_SEPARATOR.encode())
-        target, root, current, *others = map(os.fsdecode, arguments[:8])
+        target, root, current, binary, *others = map(os.fsdecode, arguments[:9])
         lists, architectures, embed, generator, exported = others
-        paths = Path(directory), target, Path(root), Path(current)
-        return cls(*paths, lists, architectures, embed, generator, exported, arguments[8:])
+        paths = Path(directory), target, Path(root), Path(current), Path(binary)
+        generated = Path(directory, "generated.txt").read_text(encoding="utf-8").split("\n")
+        return cls(*paths, lists, architectures, embed, generator, exported, arguments[9:], generated)
 
     @property
     def place(self) -> str:
@@ -118,7 +122,8 @@ def _describe(error: Exception, request: _Request) -> str:
 def _read(request: _Request) -> Call:
     """Read a call. Raises :class:`ConfigError`."""
     words = [_decode(word, request.target) for word in request.words]
-    call = parse_call(words, request.target, request.root, request.current)
+    paths = request.root, request.current, request.binary, request.generated
+    call = parse_call(words, request.target, *paths)
     # enable_language(CUDA) takes OFF for the compiler's default.
     default = request.architectures
     call = dataclasses.replace(
@@ -136,14 +141,17 @@ def _plan(request: _Request, call: Call, show: Callable[[str], None]) -> None:
 
     Raises :class:`BuildError`; a failure of the database is a warning.
     """
-    project = call.project()
+    project = call.project_before_the_build()
     (config,) = project.modules
+    for name in config.settings.include_dirs:
+        if name.partition("/")[0] in project.outside:  # the build may make it
+            Path(project.tree.path(name)).mkdir(parents=True, exist_ok=True)
     # Architectures and the compiler are checked here, so that mistakes stop CMake.
     (plan,) = plan_modules(project, call.environ())
     _check_launcher(config)
     units = [unit for library in plan.libraries for unit in library.units]
     sources = sorted({unit.name for unit in units})
-    embedded = find_headers(config, project.root)
+    embedded = find_headers(config, project.tree)
     headers = {name for unit in units for name in unit.header_files}.union(plan.headers, embedded)
     _check_names([*sources, *sorted(headers)], call.target)
     call = dataclasses.replace(call, files=(*sources, *embedded))
@@ -167,13 +175,19 @@ def _export_commands(request: _Request, project: Project, call: Call, show: Call
 def _variables(call: Call, config: ModuleConfig) -> str:
     """Write the variables of ``module.cmake``. Raises :class:`ConfigError`."""
     root = Path(call.root)
-    fixed = escape(call.root)  # CMake's globs have the same wildcards
+
+    def spell(pattern: str) -> str:
+        first, _, rest = pattern.partition("/")
+        inside = first not in call.outside
+        # CMake's globs have the same wildcards.
+        return f"{escape(call.root)}/{pattern}" if inside else f"{escape(call.outside[first])}/{rest}"
+
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
     variables: Mapping[str, Sequence[str]] = {
         "name": [config.name],
         "on_demand": ["ON"] if call.jit or config.settings.headers else [],
-        "globs": [f"{fixed}/{pattern}" for pattern in patterns if "**" not in pattern],
-        "recursive_globs": [f"{fixed}/{p.replace('**/', '')}" for p in patterns if "**" in p],
+        "globs": [spell(pattern) for pattern in patterns if "**" not in pattern],
+        "recursive_globs": [spell(p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(root / "pyproject.toml")] if call.pyproject else [],
     }
     if split := [value for values in variables.values() for value in values if ";" in value]:

@@ -35,7 +35,8 @@ class Call:
     are the default, and ``cudaarchs`` is ``CUDAARCHS`` in the environment, which overrides them. ``embed``
     is the form of images in C++, ``none`` for a module without C++; ``python_only`` is what the call says
     about that. With ``restores_byproducts`` the build tool generates deleted byproducts again. ``files``
-    are those that the globs match; the module changes with them.
+    are those that the globs match; the module changes with them. ``outside`` and ``generated`` are those of
+    a :class:`FileTree`.
     """
 
     target: str
@@ -51,6 +52,8 @@ class Call:
     embed: Embed = "literal"
     restores_byproducts: bool = True
     files: Sequence[str] = ()
+    outside: Mapping[str, str] = field(default_factory=dict)
+    generated: Sequence[str] = ()
 
     @classmethod
     def read(cls, directory: Path, target: str) -> Call:
@@ -84,7 +87,27 @@ class Call:
             ),
             written={**module.written, **{key: place for key, (_, place) in added.items()}},
         )
-        return Project(root, (module,), settings, self.target)
+        outside = {first: Path(directory) for first, directory in self.outside.items()}
+        return Project(root, (module,), settings, self.target, outside=outside)
+
+    def project_before_the_build(self) -> Project:
+        """Return the project as far as it is known before the build has generated sources.
+
+        These are empty, and sources may lack the kernels to instantiate.
+        """
+        project = self.project()
+        if not self.generated:
+            return project
+        (module,) = project.modules
+        settings = dataclasses.replace(module.settings, instantiate=(), constants=())
+        overrides = tuple(
+            dataclasses.replace(
+                each, settings={key: value for key, value in each.settings.items() if key != "instantiate"}
+            )
+            for each in module.overrides
+        )
+        module = dataclasses.replace(module, settings=settings, overrides=overrides)
+        return dataclasses.replace(project, modules=(module,), generated=frozenset(self.generated))
 
     def choose_embed(self, available: str) -> Embed:
         """Return the form of images in C++, of which `available` is ``none`` if CXX is not enabled.

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +58,22 @@ _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys
 )
 
 
-def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> Call:
+def parse_call(
+    words: Sequence[str],
+    target: str,
+    root: Path,
+    current: Path,
+    binary: Path | None = None,
+    generated: Collection[str] = (),
+) -> Call:
     """Read the arguments `words` after `target`; paths are relative to `current`, and lie in `root`.
 
-    Raises :class:`ConfigError` with a key path that begins with the call.
+    Files in the `binary` directory have names that do not depend on its place, and so have the paths
+    `generated`, which the build makes anywhere. Raises :class:`ConfigError` with a key path that begins with
+    the call.
     """
     where = call_of(target)
-    paths = _Paths(root, current)
+    paths = _Paths(root, current, binary, generated)
     main, *overrides = _groups(words, where, paths)
     fields = {
         field: _value(field, main.pop(keyword), f"{where}.{keyword}", paths)
@@ -87,7 +95,8 @@ def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> 
             where=where,
             remedy=f"leave out {given}, or it",
         )
-    return Call(target, os.path.realpath(root), table=table, **fields)
+    outside, made = paths.outside, tuple(sorted(paths.generated_names))
+    return Call(target, os.path.realpath(root), table=table, outside=outside, generated=made, **fields)
 
 
 def _split(values: Sequence[str]) -> list[str]:
@@ -237,25 +246,60 @@ def _toml(text: str, where: str, before: str = "") -> dict[str, Any]:
         raise ConfigError(f"{text!r} is not valid TOML: {error}", where=where, remedy="correct it") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Paths:
-    """The paths of a CMakeLists.txt in `current`, in the project at `root`."""
+# The first parts of the names of files outside of the project.
+_BINARY, _GENERATED = "BINARY_DIR", "GENERATED_DIR"
 
-    root: Path
-    current: Path
+
+class _Paths:
+    """The paths of a CMakeLists.txt in `current`, in the project at `root`, as names of its files.
+
+    ``outside`` and ``generated_names`` are those of the names that were asked for.
+    """
+
+    def __init__(self, root: Path, current: Path, binary: Path | None, generated: Collection[str]) -> None:
+        self._root = root
+        self._current = current
+        self._generated = generated
+        self.outside: dict[str, str] = {}
+        self.generated_names: set[str] = set()
+        real = Path(os.path.realpath(root))
+        self._places = [(root, ""), (real, "")]
+        if binary and not real.is_relative_to(
+            os.path.realpath(binary)
+        ):  # in an in-source build, it is the project
+            self._places[:0] = [(binary, _BINARY), (Path(os.path.realpath(binary)), _BINARY)]
 
     def absolute(self, path: str) -> str:
-        return os.path.normpath(self.current / path)
+        return os.path.normpath(self._current / path)
 
     def within_project(self, path: str, where: str) -> str:
+        """Return the name of the file or the pattern `path`. Raises :class:`ConfigError`."""
         absolute = Path(self.absolute(path))
+        is_generated = str(absolute) in self._generated
+        name = self._name(absolute, is_generated)
+        if name is None:
+            raise ConfigError(
+                f"{path!r} is outside of {self._root}, the directory of project()",
+                where=where,
+                remedy="copy the files into it, or into PROJECT_BINARY_DIR with configure_file(); for "
+                "headers of other projects, which are not embedded, use OPTIONS -I<directory>",
+            )
+        if is_generated:
+            self.generated_names.add(name)
+        return name
+
+    def _name(self, absolute: Path, is_generated: bool) -> str | None:
         # A project may be reached through a link, and named either way.
-        for root in (self.root, Path(os.path.realpath(self.root))):
-            if absolute.is_relative_to(root):
-                return absolute.relative_to(root).as_posix()
-        raise ConfigError(
-            f"{path!r} is outside of {self.root}, the directory of project()",
-            where=where,
-            remedy="copy the files into it; for headers of other projects, which are not embedded, use "
-            "OPTIONS -I<directory>",
-        )
+        for directory, first in self._places:
+            if absolute.is_relative_to(directory):
+                if first:
+                    self.outside[first] = os.path.realpath(directory)
+                return (Path(first) / absolute.relative_to(directory)).as_posix()
+        if not is_generated:
+            return None
+        real = os.path.realpath(absolute.parent)
+        known = [first for first, directory in self.outside.items() if directory == real]
+        number = sum(first.startswith(_GENERATED) for first in self.outside) + 1
+        first = known[0] if known else f"{_GENERATED}_{number}"
+        self.outside[first] = real
+        return f"{first}/{absolute.name}"

@@ -64,8 +64,8 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
         from cuda_ext.builder.sources.module_sources import Sources
 
         (config,) = project.modules
-        headers = Sources(config, project.root).headers()
-        texts = generate_cpp.Texts(directory / "embedded", headers, find_headers(config, project.root))
+        headers = Sources(config, project.tree).headers()
+        texts = generate_cpp.Texts(directory / "embedded", headers, find_headers(config, project.tree))
         cpp = generate_cpp.render(
             package,
             config.settings.include_dirs,
@@ -78,7 +78,7 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
         byproducts |= {name for name in cpp.files if name.startswith("include/")} | {cpp.source}
     _write(directory, files)
-    inputs = {str(project.root / name) for name in project.source_files()} | package.outside
+    inputs = {project.tree.path(name.as_posix()) for name in project.source_files()} | package.outside
     watched = {directory / name for name in files}
     if call.restores_byproducts:
         watched -= {directory / name for name in byproducts}

@@ -12,6 +12,7 @@ import pytest
 from cuda_ext.builder.sources import globs, plan
 from cuda_ext.builder.sources.module_sources import Sources
 from cuda_ext.compiler.compile_options import common_options
+from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.module_plan import ModulePlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
@@ -40,13 +41,13 @@ def _no_architectures_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sources(root: Path) -> list[str]:
     (module,) = load(root).modules
-    return globs.find_sources(module, root)
+    return globs.find_sources(module, FileTree(root))
 
 
 def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
     """The plan of the only module."""
     (module,) = load(root).modules
-    found = Sources(module, root)
+    found = Sources(module, FileTree(root))
     globs.check_overrides([(module, found.names)])
     return plan.plan_module(module, found, lambda _: nvrtc)
 
@@ -223,7 +224,7 @@ def test_an_override_among_the_defaults_is_for_a_source_of_any_module(tmp_path: 
     sources = ["b.cu"]
     """
     write_project(tmp_path, table, {"a.cu": "", "b.cu": ""})
-    globs.check_overrides((m, globs.find_sources(m, tmp_path)) for m in load(tmp_path).modules)
+    globs.check_overrides((m, globs.find_sources(m, FileTree(tmp_path))) for m in load(tmp_path).modules)
 
 
 # Architectures. CUDA 12 and 13 both know sm_90 and sm_100.
