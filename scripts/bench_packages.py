@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from _environment import ROOT, step
@@ -23,8 +24,9 @@ from bench.machine import describe_machine
 from bench.tables import format_pairs
 from packages.building import build_in_all_states
 from packages.contenders import CONTENDERS, Contender, parse_contenders
-from packages.environments import Place, prepare
+from packages.environments import Place, prepare, running_environment
 from packages.importing import install, measure_import
+from packages.published import write_tables
 from packages.results import Results, as_json, as_text
 
 IMPORTS = 5  # processes of each contender, for each round
@@ -37,24 +39,31 @@ def main() -> int:
     left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="bench_packages-", dir=arguments.work) as name:
         work = Path(name)
-        results = _prepare(arguments.only, arguments.environments, work, left_out)
+        results = (
+            [Results(running_environment(CONTENDERS[0]))]
+            if arguments.quick
+            else _prepare(arguments.only, arguments.environments, work, left_out)
+        )
         machine = _describe_machine([each.place for each in results])
         print(f"\n{format_pairs(machine)}\n", flush=True)
         for number in range(arguments.rounds):
             # Another contender starts each round: the one before may slow a build down.
             start = number % max(1, len(results))
             for each in results[start:] + results[:start]:
-                _build(each, f"round {number + 1} of {arguments.rounds}", work, left_out)
+                when = f"round {number + 1} of {arguments.rounds}"
+                _build(each, when, work, left_out, 1 if arguments.quick else None)
         results = [each for each in results if each.place.contender.title not in left_out]
         for each in results:
-            install(each.place, work / "wheels" / each.place.contender.key)
-        for _ in range(IMPORTS * arguments.rounds):
+            install(each.place, _wheels(work, each))
+        for _ in range(1 if arguments.quick else IMPORTS * arguments.rounds):
             for each in results:
-                each.imported.append(measure_import(each.place))
+                each.imported.append(measure_import(each.place, _wheels(work, each)))
     if not results:
         print("\n".join(f"not measured: {title}: {error}" for title, error in left_out.items()))
         return 1
     print(f"\n{as_text(results, left_out, arguments.rounds)}")
+    if arguments.write:
+        write_tables(results)
     if arguments.json:
         text = json.dumps(as_json(machine, results, left_out), indent=2)
         arguments.json.write_text(f"{text}\n", encoding="utf-8")
@@ -73,12 +82,17 @@ def _prepare(
     return results
 
 
-def _build(result: Results, when: str, work: Path, left_out: dict[str, str]) -> None:
+def _wheels(work: Path, result: Results) -> Path:
+    return work / "wheels" / result.place.contender.key
+
+
+def _build(result: Results, when: str, work: Path, left_out: dict[str, str], states: int | None) -> None:
+    """Build in the first `states`, or in all of them."""
     contender = result.place.contender
     if contender.title in left_out:
         return
     try:
-        for built in build_in_all_states(result.place, work, work / "wheels" / contender.key):
+        for built in islice(build_in_all_states(result.place, work, _wheels(work, result)), states):
             result.built.append(built)
             step(f"{when}: {contender.title}, {built.state}: {built.seconds:.1f} s")
     except RuntimeError as error:
@@ -111,6 +125,12 @@ def _parse_arguments() -> argparse.Namespace:
     keys = [contender.key for contender in CONTENDERS]
     parser.add_argument("--rounds", type=int, default=3, help="rounds; 3")
     parser.add_argument(
+        "--quick", action="store_true", help="only build cuda_ext's wheel once, with the running Python"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the figures into the tables of README.md and docs/why.md"
+    )
+    parser.add_argument(
         "--only", type=parse_contenders, default=CONTENDERS, help=f"contenders of {','.join(keys)}"
     )
     parser.add_argument(
@@ -121,7 +141,10 @@ def _parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="write all samples to this file")
     parser.add_argument("--work", type=Path, help="put temporary files into this directory")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds = 1
+    return arguments
 
 
 if __name__ == "__main__":

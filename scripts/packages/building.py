@@ -38,7 +38,10 @@ class Built:
 
 
 def build_in_all_states(place: Place, work: Path, keep: Path) -> Iterator[Built]:
-    """Build with new caches, and copy the first wheel to `keep`. Raises :class:`RuntimeError`."""
+    """Build in each of the states, with new caches, and copy the first wheel to `keep`.
+
+    Raises :class:`RuntimeError`.
+    """
     with temporary_directory(work) as directory:
         tree, clone = directory / "here" / "project", directory / "there" / "project"
         caches = directory / "caches"

@@ -17,7 +17,7 @@ from bench.processes import CORES, benchmark_environment, run
 
 from packages.contenders import Contender
 
-__all__ = ["Place", "prepare"]
+__all__ = ["Place", "prepare", "running_environment"]
 
 _VERSIONS = """
 import json, sysconfig
@@ -77,7 +77,7 @@ def prepare(contender: Contender, directory: Path, scratch: Path) -> Place:
     reuse = marker.is_file() and marker.read_text(encoding="utf-8") == requirements
     step(f"{contender.title}: {'' if reuse else 'installing '}{', '.join(contender.requirements)}")
     environment = Environment(home, reuse=reuse)
-    place = _inspect(contender, environment)
+    place = _inspect(contender, environment.python)
     cuda_ext = [r for r in contender.requirements if r.startswith("cuda-ext")]
     if not reuse:
         place.pip("install", "--upgrade", "pip", *(r for r in contender.requirements if r not in cuda_ext))
@@ -90,13 +90,18 @@ def prepare(contender: Contender, directory: Path, scratch: Path) -> Place:
         place.pip("install", requirement.replace("cuda-ext", str(source)))
         place.pip("install", "--no-deps", "--force-reinstall", source)
     marker.write_text(requirements, encoding="utf-8")
-    return _inspect(contender, environment)
+    return _inspect(contender, environment.python)
 
 
-def _inspect(contender: Contender, environment: Environment) -> Place:
-    output = run([environment.python, "-c", _VERSIONS], environment=benchmark_environment()).output
+def running_environment(contender: Contender) -> Place:
+    """Return the environment of this process, which must have what the contender requires."""
+    return _inspect(contender, Path(sys.executable))
+
+
+def _inspect(contender: Contender, python: Path) -> Place:
+    output = run([python, "-c", _VERSIONS], environment=benchmark_environment()).output
     purelib, versions = json.loads(output)
-    return Place(contender, environment.python, Path(purelib), versions, _mebibytes(Path(purelib)))
+    return Place(contender, python, Path(purelib), versions, _mebibytes(Path(purelib)))
 
 
 def _mebibytes(site_packages: Path) -> float:
@@ -116,7 +121,7 @@ def _copy_repository(scratch: Path) -> Path:
     copy.mkdir()
     for name in ("cmake", "cuda_ext"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     return copy
 

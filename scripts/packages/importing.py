@@ -31,15 +31,18 @@ class Imported:
 
 
 def install(place: Place, wheels: Path) -> None:
-    """Install the wheel in `wheels`, and import it once to fill the file cache of the system."""
-    place.pip("install", "--no-deps", "--force-reinstall", *wheels.glob("*.whl"))
-    measure_import(place)
+    """Install the wheel in `wheels` there, and import it once to fill the file cache of the system."""
+    place.pip("install", "--no-deps", "--target", wheels / "installed", *wheels.glob("*.whl"))
+    measure_import(place, wheels)
 
 
-def measure_import(place: Place) -> Imported:
+def measure_import(place: Place, wheels: Path) -> Imported:
+    """Import the package that :func:`install` has installed."""
     framework = place.contender.framework
     script = _SCRIPT.format(framework=f"import {framework}" if framework else "")
     completed = run(
-        [place.python, "-c", script], directory=place.python.parent, environment=benchmark_environment()
+        [place.python, "-c", script],
+        directory=place.python.parent,
+        environment=benchmark_environment(PYTHONPATH=wheels / "installed"),
     )
     return Imported(*json.loads(completed.output))

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.tables import WIDTH, format_spread, format_table
 
+from cuda_ext.formats.quantities import format_count
 from packages.building import STATES, Built, count_other_lines
 from packages.environments import Place
 from packages.importing import Imported
@@ -64,7 +65,7 @@ def _format_builds(results: Sequence[Results], rounds: int) -> str:
     rows = [
         (
             each.place.contender.title,
-            *(format_spread(each.seconds(state), 1) for state in STATES),
+            *(format_spread(seconds, 1) if (seconds := each.seconds(state)) else "" for state in STATES),
             f"{median(each.seconds('clean')) / reference_seconds:.1f} x"
             if each.place.contender.compiles
             else "",
@@ -72,7 +73,7 @@ def _format_builds(results: Sequence[Results], rounds: int) -> str:
         for each in results
     ]
     reference = results[0].place.contender.title
-    title = f"pip wheel, seconds: medians of {rounds} rounds (least .. most)"
+    title = f"pip wheel, seconds: medians of {format_count(rounds, 'round')} (least .. most)"
     states = "\n".join(f"    {state}: {what}" for state, what in STATES.items())
     return f"{title}\n{format_table(('', *STATES, f'clean / {reference}'), rows)}\n{states}"
 
