@@ -11,7 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from typing import ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
 
 __all__ = [
     "ArgumentError",
@@ -245,6 +250,21 @@ def shorten(text: str, most: int = 200) -> str:
 def starts_nothing(error: BaseException | None) -> bool:
     """Return True if `error` says that the system starts no more threads or processes for this user."""
     return isinstance(error, BlockingIOError) or str(error) == "can't start new thread"
+
+
+def without_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Raise the errors of `function` without its frames, which tell users nothing: their line called it."""
+    from functools import wraps
+
+    @wraps(function)
+    def call(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+        __tracebackhide__ = True  # pytest and IPython leave the frame out
+        try:
+            return function(*arguments, **keywords)
+        except CudaExtError as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
 
 
 # The packages that the extras for building install, by their import names.

@@ -23,7 +23,7 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
-from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest
+from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest, Unit
 from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.text.declarations import kernel_names
@@ -196,6 +196,24 @@ def assemble(
     return CompiledModule(manifest, files, tuple(log), _doc_comments(plan))
 
 
+def assemble_sources(plan: ModulePlan, compiler: CompilerInfo) -> CompiledModule:
+    """Assemble a module that has the sources of `plan` and no image: its kernels are compiled on demand."""
+    embedded = _embedded(plan)
+    manifest = Manifest(
+        schema=SCHEMA,
+        module=plan.name,
+        compiler=compiler.name,
+        version=compiler.version,
+        compress=plan.compress,
+        units=tuple(Unit([unit.described for unit in library.units], ()) for library in plan.libraries),
+        kernels=(),
+        symbols=(),
+        embedded={name: sha256(content).hex() for name, content in embedded.items()},
+    )
+    files = {f"sources/{name}": content for name, content in embedded.items()}
+    return CompiledModule(manifest, files, (), {})
+
+
 def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
     """Return the comments above kernels in the sources and their headers."""
     units = [unit for library in plan.libraries for unit in library.units if unit.kind == "cu"]
@@ -205,9 +223,13 @@ def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
     return find_doc_comments(texts)
 
 
-def defines_no_kernel(source: str) -> CompilationError:
+class NoKernelError(CompilationError):
+    """A source defines no kernel, except for templates without an instantiation."""
+
+
+def defines_no_kernel(source: str) -> NoKernelError:
     """Return the error for a source without a kernel."""
-    return CompilationError(
+    return NoKernelError(
         "defines no kernel",
         where=source,
         remedy="a source needs at least one __global__ or __tile_global__ function (templates only count "

@@ -17,7 +17,13 @@ from cuda_ext.compiler.compile_options import (
 from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError, ToolchainError
+from cuda_ext.errors import (
+    BuildError,
+    CompilationError,
+    ToolchainError,
+    join_names,
+    without_frames,
+)
 from cuda_ext.facts import codec
 from cuda_ext.facts.manifest import Compression, Manifest
 from cuda_ext.facts.sources import Options
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from cuda_ext.compiler.module_plan import CompiledModule, ModulePlan
     from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
@@ -48,6 +55,7 @@ _FORMAT = "cuda-ext compiled 5"
 _STANDARD = "c++17"
 
 
+@without_frames
 def compile(  # noqa: A001 - reads as cuda_ext.compile
     source: str | os.PathLike[str],
     *,
@@ -74,7 +82,8 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 
     `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``). The
     default is the GPUs of this machine, or ``all-major`` if it has none. `instantiate` lists C++ name
-    expressions; kernels that are not templates need no listing. `headers` maps names to the text of headers
+    expressions; kernels that are not templates need no listing. On a machine with a GPU, templates need none
+    either: ``module.fill["float"]`` is compiled when it is used. `headers` maps names to the text of headers
     that the source may include besides those in `include_dirs`. With ``host_code="skip"``, host code is left
     out. `report` receives the compiler's warnings.
 
@@ -220,7 +229,8 @@ class _Wanted(NamedTuple):
 
         from cuda_ext.compiler.architectures import expand, targets_of
         from cuda_ext.compiler.front_ends.tile_code import divide
-        from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
+        from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, NoKernelError
+        from cuda_ext.compiler.spelled_settings import IN_PYTHON
         from cuda_ext.toolchain.compile_library import compile_module
         from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
@@ -240,8 +250,37 @@ class _Wanted(NamedTuple):
             )
             libraries.append(replace(plan, file_stem=f"{plan.stem}{suffix}"))
         module = ModulePlan(self.name, tuple(libraries), self.compress)
-        compiled = compile_module(module, compiler_of)
+        IN_PYTHON.set(True)
+        try:
+            compiled = compile_module(module, compiler_of)
+        except NoKernelError:
+            compiled = self._of_templates(module, compiler_of(self.unit.kind))
         return _Compiled(compiled.manifest, compiled.log, compiled.files)
+
+    def _of_templates(self, module: ModulePlan, compiler: Compiler) -> CompiledModule:
+        """Return the module of a source with templates alone: a machine with a GPU compiles them on demand.
+
+        Raises :class:`~cuda_ext.errors.CompilationError` on others, and without a template.
+        """
+        from cuda_ext.compiler.module_plan import assemble_sources
+        from cuda_ext.text.declarations import kernel_names
+
+        texts = (self.unit.source, *self.unit.headers.values())
+        names = sorted({name for text in texts for name in kernel_names(text)})
+        if not names:
+            raise CompilationError(
+                "defines no kernel",
+                where=self.unit.name,
+                remedy="a source needs at least one __global__ or __tile_global__ function",
+            )
+        if compiler.name != "nvrtc" or not gpu_capabilities():
+            raise CompilationError(
+                f"defines only templates: {join_names(names)}",
+                where=self.unit.name,
+                remedy=f'list instantiations, as in instantiate=["{names[0]}<float>"]; on a machine with '
+                "a GPU, NVRTC compiles them when they are used",
+            )
+        return assemble_sources(module, compiler)
 
 
 def _names_its_includes(unit: TranslationUnit) -> bool:

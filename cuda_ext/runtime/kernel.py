@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, Unpack
 
-from cuda_ext.errors import ArgumentError, CudaExtError
+from cuda_ext.errors import ArgumentError, CudaExtError, without_frames
 from cuda_ext.facts import kernels
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch, GridLaunch
+from cuda_ext.runtime.notebook import read_doc_comment
 
 # The careful launcher and its modules are imported only when needed.
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ _MANY = 1 << 30
 
 
 class Documentation:
-    """The docstrings of a class of kernels and of each kernel, for ``help``."""
+    """The docstrings of a class of kernels and of each kernel, which `describe` returns, for ``help``."""
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str | None, describe: Callable[[Any], str]) -> None:
         self._text = text or ""
+        self._describe = describe
 
-    def __get__(self, kernel: Kernel | None, owner: object) -> str:
-        return self._text if kernel is None else kernel._help()
+    def __get__(self, kernel: object, owner: object) -> str:
+        return self._text if kernel is None else self._describe(kernel)
 
 
 class Kernel(FastLaunch):
@@ -69,7 +71,7 @@ class Kernel(FastLaunch):
     driver, the GPU, the image or the launch.
     """
 
-    __doc__ = Documentation(__doc__)
+    __doc__ = Documentation(__doc__, lambda kernel: kernel._help())
 
     _library: Library
     _is_new: bool  # true before the first attempt to launch
@@ -100,6 +102,7 @@ class Kernel(FastLaunch):
     def _load(self, device: Device) -> LoadedKernel:
         return self._library.kernel(self._kernel, device)
 
+    @without_frames
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
         if self._on_refusal is None:
             return self._launch_alone(arguments, keywords)
@@ -331,7 +334,10 @@ class Kernel(FastLaunch):
     def _help(self) -> str:
         from inspect import cleandoc  # a slow import
 
-        lines = [f"CUDA kernel {self.signature}", "", *(f"    {p.type} {p.name}" for p in self.parameters)]
+        lines = [f"CUDA kernel {self.signature}"]
+        if comment := read_doc_comment(self._library, self.expression):
+            lines += ["", comment]
+        lines += ["", *(f"    {p.type} {p.name}" for p in self.parameters)]
         if self._is_fixed:
             lines += ["", "Its image fixes the launch, but for `grid`, `stream`, `like` and `wait`."]
         return "\n".join([*lines, "", cleandoc(str(Kernel.__doc__))])

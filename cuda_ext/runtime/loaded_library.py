@@ -98,6 +98,13 @@ class Library:
                 where=self.manifest.module,
                 remedy="name a __global__ function",
             )
+        if entry.symbols and not self.manifest.units[owner.unit].images:  # the module has no copy of them
+            raise KernelNotFoundError(
+                f"{expression} uses the variable {entry.symbols[0].name!r}, of which each kernel that is "
+                "compiled on demand would have a copy of its own",
+                where=self.manifest.module,
+                remedy="list all instantiations in the call of cuda_ext.compile",
+            )
         self.owners[expression] = owner
         if entry.structures:
             self.structures.add(entry.structures, owner.unit)

@@ -14,13 +14,15 @@ from cuda_ext.errors import (
     ToolchainError,
     escape_controls,
     join_names,
+    without_frames,
 )
 from cuda_ext.runtime.created_kernels import create_kernel, kernel_of, variants_of
 from cuda_ext.runtime.demanded_calls import DemandingOverloads, has_python
 from cuda_ext.runtime.driver.driver import open_driver
-from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.kernel import Documentation, Kernel
 from cuda_ext.runtime.launch.fast_launch import GridLaunch
 from cuda_ext.runtime.loaded_library import Library
+from cuda_ext.runtime.notebook import complete_brackets, describe_name
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.jit.preparation import Preparation
@@ -45,6 +47,7 @@ class Namespace:
 
     if not TYPE_CHECKING:  # stubs declare the attributes
 
+        @without_frames
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__") and name.endswith("__"):
                 raise AttributeError(name)
@@ -55,6 +58,7 @@ class Namespace:
 
     __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
 
+    @without_frames
     def __getitem__(self, expression: str, /) -> Any:
         if not isinstance(expression, str):
             raise TypeError(f"expected a C++ name expression, found {expression!r}")
@@ -69,7 +73,12 @@ class Namespace:
         return operator.getitem, (self.__library__.module, self.__qualified__)
 
     def __dir__(self) -> list[str]:
-        return sorted(self.__library__.names.members.get(self.__qualified__, ()))
+        library = self.__library__
+        names = library.names.members.get(self.__qualified__, ())
+        return sorted(names or (library.on_demand.kernels if not self.__qualified__ else ()))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return complete_brackets(self.__library__, self.__qualified__)
 
     def __repr__(self) -> str:
         return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
@@ -81,6 +90,10 @@ class KernelTemplate(DemandingOverloads, Namespace):
     A call launches the kernel that fits the types of the arguments. Attributes are those of a namespace of
     the same name.
     """
+
+    __doc__ = Documentation(
+        __doc__, lambda own: describe_name(own.__library__, own.__qualified__, own.__names__)
+    )
 
     __items__: dict[object, Any]
     __own__: dict[str, Kernel]
@@ -131,6 +144,7 @@ class KernelTemplate(DemandingOverloads, Namespace):
         self.__choose_by__(index.constants, index.order, index.fewest)
         return index
 
+    @without_frames
     def __select_carefully__(self, arguments: TemplateArguments, /) -> Any:
         """Return the instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
@@ -165,6 +179,7 @@ class KernelTemplate(DemandingOverloads, Namespace):
         self.__items__[key] = kernel
         return kernel
 
+    @without_frames
     def __choose_carefully__(self, /, **constants: Any) -> Kernel | KernelTemplate:
         """Return the kernel with these `constants`, or the kernels, among which a call chooses.
 
@@ -221,6 +236,7 @@ class KernelTemplate(DemandingOverloads, Namespace):
         targets = None if architectures is None else read_texts("architectures", architectures)
         return prepare_entries(self.__library__.on_demand, expressions, targets)
 
+    @without_frames
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Launch the kernel with this name that fits the arguments.
 

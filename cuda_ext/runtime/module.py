@@ -25,7 +25,8 @@ _STATE = ("__library__", "__items__")
 class KernelModule(ModuleType):
     """A module whose attributes are kernels, symbols and C++ namespaces; brackets take name expressions.
 
-    Everything defined here has a name with double underscores, which C++ reserves, and so hides no kernel.
+    Everything defined here has a name that begins with an underscore, which C++ reserves, and so hides no
+    kernel.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -58,6 +59,9 @@ class KernelModule(ModuleType):
         return name in dir(self)
 
     __all__ = property(__dir__)  # ``import *`` takes these names
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return _global_namespace(self)._ipython_key_completions_()
 
     def __repr__(self) -> str:
         from cuda_ext.errors import ManifestError
@@ -97,6 +101,14 @@ def bind(name: str) -> None:
     for known in [name for name in state if name in _STATE or not name.startswith("__")]:
         del state[known]
     module.__class__ = KernelModule
+    _let_complete()
+
+
+def _let_complete() -> None:
+    if "IPython" in sys.modules:
+        from cuda_ext.runtime.notebook import allow_completion
+
+        allow_completion()
 
 
 def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModule:
@@ -105,6 +117,7 @@ def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModul
 
     module = KernelModule(manifest.module)
     vars(module)["__library__"] = Library(module, manifest, read)
+    _let_complete()
     return module
 
 

@@ -50,7 +50,7 @@ class Variants(Kernel):
     Kernels without an image for the GPU are skipped. Otherwise it behaves like a single kernel.
     """
 
-    __doc__ = Documentation(__doc__)
+    __doc__ = Documentation(__doc__, lambda kernel: kernel._help())
 
     _launcher: _VariantsLauncher
     _candidates: tuple[Kernel, ...]

@@ -81,6 +81,8 @@ def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compile
             raise
         except BuildError as error:
             failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
     if failures:
         raise CompilationError(join_errors(failures))
     return assemble(plan, libraries, compiler_of)

@@ -106,6 +106,34 @@ def test_a_compile_error_names_its_line() -> None:
         cuda_ext.compile("__global__ void k(float* x) {\n  x[0] = y;\n}\n", architectures=["sm_90"])
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (FILL, 'defines only templates: fill; list instantiations, as in instantiate=["fill<float>"]; on a '),
+        (
+            "__device__ int f();",
+            "defines no kernel; a source needs at least one __global__ or __tile_global__ ",
+        ),
+        ("#include <vector>\n__global__ void k() {}", 'set host_code="skip", which leaves <vector> and '),
+        (
+            "#include <torch/all.h>\n__global__ void k() {}",
+            "add the package that has it to this environment,",
+        ),
+        (
+            "constexpr int f() { return 1; }\n__global__ void k(int* n) { *n = f(); }",
+            "set relaxed_constexpr=True",
+        ),
+    ],
+)
+def test_messages_speak_of_arguments(source: str, message: str) -> None:
+    if cuda_ext.gpu_available() and source == FILL:
+        pytest.skip("templates are compiled on demand here")
+    with pytest.raises(CompilationError) as raised:
+        cuda_ext.compile(source, architectures=["sm_90"])
+    assert message in str(raised.value)
+    assert len(raised.traceback) == 2  # this line, and one frame
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"none\.cu: is not a file; correct the path"):
         cuda_ext.compile(tmp_path / "none.cu", architectures=["sm_90"])

@@ -278,6 +278,22 @@ class OnDemand:
                 texts[name] = self._read(f"sources/{name}")
         return texts
 
+    @cached_property
+    def kernels(self) -> Sequence[str]:
+        """The kernels in the embedded sources that are in no namespace."""
+        from cuda_ext.text.declarations import find_declarations  # only for modules without built kernels
+
+        texts = [text for name, text in self._texts.items() if not name.endswith(".py")]
+        names = {kernel.name for kernel in find_declarations(texts).kernels}
+        return sorted(name for name in names if name.isidentifier())
+
+    @cached_property
+    def doc_comments(self) -> Mapping[str, str]:
+        """The comments above kernels in the embedded sources, by their names with namespaces."""
+        from cuda_ext.text.doc_comments import find_doc_comments  # only for help
+
+        return find_doc_comments(text for name, text in self._texts.items() if not name.endswith(".py"))
+
     @cache  # noqa: B019 - lives as long as the module
     def _kernels_in(self, name: str) -> frozenset[str]:
         from cuda_ext.text.declarations import kernel_names

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
-from cuda_ext.errors import CudaExtError
+from cuda_ext.errors import without_frames
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex, may_hold_address
 from cuda_ext.runtime.driver.driver import Driver
@@ -149,11 +149,7 @@ class FastLaunch(Launch):
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions
     ) -> Any:
         """Launch carefully, and make launches like this one fast from now on."""
-        try:
-            launched = self._launcher.launch(arguments, named, options)
-        except CudaExtError as error:
-            # The inner frames of the traceback do not help users.
-            raise error.with_traceback(None) from error.__cause__
+        launched = self._launcher.launch(arguments, named, options)
         if observe is not None:
             observe(self, launched)
         is_common = options.wait and not launched.arguments.has_host_arrays
@@ -240,6 +236,7 @@ class BoundLaunch(FastLaunch):
     def _launcher(self) -> Launcher:
         return self._bound._launcher
 
+    @without_frames
     def __launch_carefully__(self, /, *arguments: Any, **named: Any) -> Any:
         return self._launch(arguments, named, self._options)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import include_directories
-from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.compiler.spelled_settings import IN_PYTHON, spell_setting
 from cuda_ext.compiler.translation_unit import NAMED, TranslationUnit
 from cuda_ext.errors import closest_name
 from cuda_ext.filesystem.inner_path import is_inner_path
@@ -205,6 +205,12 @@ def fill_in(sentence: str, name: str = "", compiler: str = "NVRTC") -> str:
     nvcc = spell_setting("compiler", "nvcc")
     skip = spell_setting("host-code", "skip")
     keys = ("options", "include-dirs", "std", "define", "pre-include")
+    if IN_PYTHON.get():
+        for requirement in (
+            " to requires in [build-system], and to dependencies for compilation on demand",
+            " to requires in [build-system]",
+        ):
+            sentence = sentence.replace(requirement, " to this environment")
     cccl = '"nvidia-cuda-cccl" ("nvidia-cuda-cccl-cu12" for CUDA 12)'
     return sentence.format(
         name=name,

@@ -130,6 +130,31 @@ def test_an_instantiation_is_compiled_once_for_all_processes(on_gpu: Callable[..
 
 
 @host_compiler
+def test_templates_of_a_string_need_no_list_on_a_gpu(on_gpu: Callable[..., Run]) -> None:
+    run = on_gpu(f"""
+    template = cuda_ext.compile({SOURCE!r}, headers={{"scale.h": {HEADER!r}}}, define={{"FACTOR": "3"}})
+    print(dir(template), template.axpy.__doc__)
+    print(template.axpy["double"].signature, template["ns::reduce<float, 4>"].signature)
+    template.axpy["double"](4, 1.5, None, None, grid=2, block=32)
+    caught(template.axpy, 4, 1.5, None, None, grid=2, block=32)
+    variable = cuda_ext.compile({WITH_VARIABLE!r})
+    try:
+        variable.weigh["float"]
+    except cuda_ext.errors.KernelNotFoundError as error:
+        print(error)
+    """)
+    assert [line for line in run.output if ": compiled " not in line] == [
+        "['axpy', 'never'] CUDA kernel template axpy, compiled on demand",
+        "axpy<double>(int n, double a, const double* x, double* y) "
+        "ns::reduce<float, 4>(const float* x, float* sum)",
+        'ArgumentError: axpy: none was built ahead; choose one as in axpy["float"]',
+        "kernels: weigh<float> uses the variable 'weights', of which each kernel that is compiled on demand "
+        "would have a copy of its own; list all instantiations in the call of cuda_ext.compile",
+    ]
+    assert len(run.launches) == 1
+
+
+@host_compiler
 def test_what_was_built_is_taken_if_nvrtc_lowers_another_spelling_to_it(on_gpu: Callable[..., Run]) -> None:
     script = """
     kernel = kernels["ns::reduce<float, sizeof(float)>"]
