@@ -155,7 +155,12 @@ def _open_library(module: KernelModule) -> Library:
             from cuda_ext.filesystem.regular_file import read_file  # raises the error
 
             return read_file(path)
-        content: bytes = loader.get_data(path)
+        try:
+            content: bytes = loader.get_data(path)
+        except OSError:
+            raise
+        except Exception as error:  # of a truncated or damaged archive
+            raise OSError(f"its archive is damaged: {error}") from None
         return content
 
     origin = f"{module.__name__}: {FILE_NAME}"

@@ -90,6 +90,30 @@ def test_a_package_may_lie_in_a_zip_archive(tmp_path: Path) -> None:
     assert run.output == ["axpy<float> zipimporter"]
 
 
+def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
+    import shutil
+
+    write_package(tmp_path / "unpacked")
+    shutil.make_archive(str(tmp_path / "archive"), "zip", tmp_path / "unpacked")
+    run = run_script(
+        f"""
+        import os
+        from cuda_ext import errors
+        sys.path.insert(0, {str(tmp_path / "archive.zip")!r})
+        from sample import kernels
+        os.truncate({str(tmp_path / "archive.zip")!r}, 100)
+        try:
+            kernels.axpy
+        except errors.ManifestError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    start = "sample.kernels: manifest.json: cannot be read: its archive is damaged: "
+    assert run.output[0].startswith(start)
+    assert run.output[0].endswith("; reinstall the package that holds it")
+
+
 def test_import_statements_find_kernels(installed: Any) -> None:
     from sample.kernels import axpy, ns  # type: ignore[import-not-found]
 

@@ -68,7 +68,7 @@ def device_memory(value: object) -> DeviceMemory | None:
         return _read_array(value, interface)
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return _read_buffer(value)
-    if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) != dlpack.CPU:
+    if hasattr(value, "__dlpack_device__") and dlpack.device_of(value)[0] != dlpack.CPU:
         return _read_borrowed(dlpack.borrow(value))
     return None
 

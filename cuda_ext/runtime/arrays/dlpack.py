@@ -12,7 +12,7 @@ from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple
 
-from cuda_ext.errors import ArgumentError, DriverError
+from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver.driver import open_driver
 
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
@@ -93,26 +93,43 @@ def borrow(value: Any) -> Borrowed:
     """Borrow the tensor of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
     if table := _exchange_table(type(value)):
         return _borrow_through(value, table)
-    kind, device = map(int, value.__dlpack_device__())
+    kind, device = device_of(value)
     _check_reachable(kind)
-    refusals = BufferError, RuntimeError, TypeError, ValueError
     try:
         owner = _export(value)
-    except refusals as error:
+    except Exception as error:  # whatever the library raises
         try:
             # PyTorch exports only arrays on the current GPU.
             with open_driver().device(device).current():
                 owner = _export(value)
-        except (*refusals, DriverError):
-            raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
-    name = _capsule_name(owner)
-    pointer = _capsule_pointer(owner, name)
+        except Exception:
+            raise _cannot_lend(error) from None
+    try:
+        name = _capsule_name(owner)
+        pointer = _capsule_pointer(owner, name)
+    except ValueError:
+        raise _cannot_lend(f"__dlpack__ returned {owner!r}, which is no capsule") from None
+    if name not in (b"dltensor", b"dltensor_versioned"):
+        raise _cannot_lend(f"__dlpack__ returned a capsule called {name!r}")
     if name == b"dltensor_versioned":
         versioned = _Versioned.from_address(pointer)
         if versioned.flags & _COPIED:
             raise ArgumentError("expected an array that DLPack can lend, found one that gives a copy")
         return Borrowed(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
     return Borrowed(_Tensor.from_address(pointer), False, lambda _: 0, owner)
+
+
+def device_of(value: Any) -> tuple[int, int]:
+    """Return DLPack's type and number of the device of `value`. Raises :class:`ArgumentError`."""
+    try:
+        kind, device = map(int, value.__dlpack_device__())
+    except Exception as error:  # whatever the library raises
+        raise _cannot_lend(f"__dlpack_device__: {error!r}") from None
+    return kind, device
+
+
+def _cannot_lend(reason: object) -> ArgumentError:
+    return ArgumentError(f"expected an array that DLPack can lend: {reason}")
 
 
 def _export(value: Any) -> object:
@@ -142,7 +159,7 @@ def _borrow_through(value: Any, table: _Exchange) -> Borrowed:
     try:
         status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
     except Exception as error:
-        raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
+        raise _cannot_lend(error) from None
     if status != 0:
         raise ArgumentError("expected an array that DLPack can lend, found one that its library refuses")
     _check_reachable(tensor.device.type)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout, device_memory
+from cuda_ext.runtime.overloads import OverloadIndex
 from tests.fixtures.device_arrays import Exchanged, Lent, exchange_capsule, exchange_table
 
 FLOATS = np.arange(12, dtype="f4").reshape(3, 4)
@@ -99,7 +102,7 @@ def test_host_memory_is_no_device_memory() -> None:
     assert device_memory(Exchanged(FLOATS, kind=1)) is None
 
 
-@pytest.mark.parametrize("error", [BufferError, RuntimeError, ValueError])
+@pytest.mark.parametrize("error", [BufferError, KeyError, RuntimeError, ValueError])
 def test_a_refused_export_gives_the_reason(error: type[Exception]) -> None:
     class Refusing(Lent):
         def __dlpack__(self, **keywords: Any) -> object:
@@ -110,8 +113,29 @@ def test_a_refused_export_gives_the_reason(error: type[Exception]) -> None:
             raise error("it is in use")
 
     for refusing in (Refusing(FLOATS), Old(FLOATS)):
-        with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: it is in use$"):
+        with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: '?it is in use'?$"):
             device_memory(refusing)
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "reason"),
+    [
+        ("__dlpack__", None, "__dlpack__ returned None, which is no capsule"),
+        ("__dlpack__", exchange_capsule(exchange_table()), "__dlpack__ returned a capsule called b'dlpack_ex"),
+        ("__dlpack_device__", None, "__dlpack_device__: TypeError("),
+        ("__dlpack_device__", (2,), "__dlpack_device__: ValueError("),
+    ],
+)
+def test_a_broken_method_is_named(
+    method: str, result: object, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lent, method, lambda *_, **__: result)
+    with pytest.raises(ArgumentError, match=f"^expected an array that DLPack can lend: {re.escape(reason)}"):
+        device_memory(Lent(FLOATS))
+    floats, doubles = (Parameter("x", f"{t}*", "pointer", 8, 0, t) for t in ("float", "double"))
+    index = OverloadIndex([Kernel(f"k<{p.element}>", str(p.element), 0, (p,)) for p in (floats, doubles)])
+    with pytest.raises(ArgumentError, match=f"^argument 'x': .*{re.escape(reason)}"):
+        index.choose([Lent(FLOATS)], {})
 
 
 def test_the_exchange_table_is_preferred_to_a_capsule() -> None:
