@@ -65,7 +65,8 @@ class Results:
         try:
             table: dict[str, Any] = json.loads(read_file(str(self.path)))
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"is not valid JSON: {error}", where=str(self.path), remedy="correct it") from None
+            where = str(self.path)
+            raise ConfigError(f"is not valid JSON: {error}", where=where, remedy="correct it") from None
         is_table = isinstance(table, dict) and isinstance(table.setdefault("tuned", []), list)
         if not is_table or not all(isinstance(each, dict) for each in table["tuned"]):
             raise ConfigError("is no table of measurements", where=str(self.path), remedy="correct it")

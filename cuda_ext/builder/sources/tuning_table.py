@@ -331,7 +331,8 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
 def _check_device(name: str, where: str) -> str:
     if not re.fullmatch(GPU_NAME, name) or re.search(r"\b(?:and|or|not|if)\b", name):
         raise ConfigError(
-            f"{shorten(name)!r} is neither a compute capability such as sm_90 nor the name of a GPU", where=where
+            f"{shorten(name)!r} is neither a compute capability such as sm_90 nor the name of a GPU",
+            where=where,
         )
     if name.startswith("sm_") and not is_capability(name):
         raise ConfigError(f"{shorten(name)!r} is not a compute capability such as sm_90", where=where)
