@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
 
@@ -11,6 +12,10 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 # A name, and the attributes behind it.
 Chain: TypeAlias = tuple[str, ...]
+# Methods that change a container, whatever takes their result.
+_CHANGING = re.compile(
+    "add|append|clear|discard|extend|insert|pop|popitem|remove|reverse|setdefault|sort|update"
+)
 
 
 def nodes_of_scope(node: ast.AST) -> Iterator[ast.AST]:
@@ -41,15 +46,25 @@ def bound_names(statement: ast.AST) -> Iterator[str]:
                 yield name
 
 
-def assigned_owners(statement: ast.AST) -> Iterator[str]:
-    """Yield the names whose attributes or items `statement` assigns or deletes."""
-    for node in nodes_of_scope(statement):
-        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            yield from _owner(node)
+def changed_chains(statement: ast.AST, *, inside: bool = False) -> Iterator[Chain]:
+    """Yield what `statement` changes by assignments to attributes and items, and by methods of containers.
+
+    The bodies of functions in it count only if `inside` is true.
+    """
+    for node in ast.walk(statement) if inside else nodes_of_scope(statement):
+        match node:
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                yield _behind_items(node)
+            case ast.Call(ast.Name("setattr" | "delattr"), [owner, ast.Constant(str(name)), *_]):
+                yield (*_behind_items(owner), name)
+            case ast.Call(ast.Name("setattr" | "delattr"), [owner, *_]):
+                yield _behind_items(owner)
+            case ast.Call(ast.Attribute(owner, method)) if _CHANGING.fullmatch(method):
+                yield _behind_items(owner)
 
 
-def called_owners(statement: ast.AST) -> Iterator[str]:
-    """Yield the names that calls in `statement` may change, since nothing takes what these return.
+def called_chains(statement: ast.AST) -> Iterator[Chain]:
+    """Yield what calls in `statement` may change, since nothing takes what these return.
 
     They are the owner of the method and the arguments.
     """
@@ -57,14 +72,59 @@ def called_owners(statement: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             for each in (call.func, *call.args, *(keyword.value for keyword in call.keywords)):
-                yield from _owner(each)
+                yield _behind_items(each)
 
 
-def _owner(node: ast.expr) -> Iterator[str]:
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield node.id
+def aliases(statement: ast.AST) -> Iterator[tuple[Chain, str]]:
+    """Yield what `statement` gives other names to, as ``E = D`` and ``for E in D`` do, and these names."""
+    for node in nodes_of_scope(statement):
+        match node:
+            case ast.Assign(targets, value):
+                pass
+            case ast.AnnAssign(target, value=ast.expr() as value) | ast.NamedExpr(target, value):
+                targets = [target]
+            case ast.For(target, value):
+                targets = [target]
+            case _:
+                continue
+        for target in targets:
+            for name in bound_names(target):
+                yield _behind_items(value), name
+
+
+def changed_by(function: ast.FunctionDef) -> Iterator[str]:
+    """Yield the names of the module that the body of `function` changes, or declares as ``global``."""
+    own = _own_names(function)
+    yield from (chain[0] for chain in changed_chains(function, inside=True) if chain and chain[0] not in own)
+    yield from _declared_global(function.body)
+
+
+def called_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the last names of the functions that `nodes` call."""
+    for node in nodes:
+        match node:
+            case ast.Call(ast.Name(name) | ast.Attribute(_, name)):
+                yield name
+
+
+def binds_by_texts(statement: ast.AST) -> bool:
+    """Return True if `statement` may bind any name: it uses the namespace of its module, or runs a text."""
+    for node in nodes_of_scope(statement):
+        match node:
+            case ast.Call(ast.Name("globals" | "locals" | "exec")) | ast.Call(ast.Name("vars"), []):
+                return True
+            case ast.Subscript(ast.Attribute(_, "modules"), ast.Name("__name__")):
+                return True
+    return False
+
+
+def _behind_items(node: ast.expr) -> Chain:
+    """Return the names of ``a.b[0].c`` up to its first item; none for another expression."""
+    parts = [node]
+    while isinstance(parts[-1], ast.Attribute | ast.Subscript | ast.Starred):
+        parts.append(parts[-1].value)
+    spelled = [names for part in parts if (names := _spelled(part))]
+    return spelled[0] if spelled else ()
 
 
 def read_chains(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[Chain]:
@@ -121,17 +181,25 @@ def parameters_of(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _read_inside(function: Function, local: frozenset[str]) -> Iterator[Chain]:
-    body = [function.body] if isinstance(function, ast.Lambda) else function.body
-    declared = {
-        name
-        for node in body
-        for each in ast.walk(node)
-        if isinstance(each, ast.Global)
-        for name in each.names
-    }
-    own = {each.arg for each in parameters_of(function.args)}.union(*map(bound_names, body)) - declared
-    for node in body:
+    own = _own_names(function)
+    for node in _body_of(function):
         yield from read_chains(node, local | own)
+
+
+def _body_of(function: Function) -> Sequence[ast.AST]:
+    return [function.body] if isinstance(function, ast.Lambda) else function.body
+
+
+def _own_names(function: Function) -> set[str]:
+    body = _body_of(function)
+    own = {each.arg for each in parameters_of(function.args)}.union(*map(bound_names, body))
+    return own.difference(_declared_global(body))
+
+
+def _declared_global(body: Iterable[ast.AST]) -> Iterator[str]:
+    for node in body:
+        for each in ast.walk(node):
+            yield from each.names if isinstance(each, ast.Global) else ()
 
 
 def _read_class(node: ast.ClassDef, local: frozenset[str]) -> Iterator[Chain]:

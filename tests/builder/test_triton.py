@@ -56,7 +56,6 @@ import triton.language as tl
 def relu(x):
     return tl.maximum(x, 0)
 
-@triton.jit
 def combine(out, xs, n, bias, by: tl.constexpr, ACT: tl.constexpr = relu, BLOCK: tl.constexpr = 128,
             DTYPE: tl.constexpr = tl.float32):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -66,6 +65,9 @@ def combine(out, xs, n, bias, by: tl.constexpr, ACT: tl.constexpr = relu, BLOCK:
     if bias is not None:
         value += tl.load(bias + at, mask=at < n)
     tl.store(out + at, ACT(value), mask=at < n)
+
+combine = triton.jit(combine)
+combine = triton.heuristics({})(combine)
 """
 COMBINED = """
 [[tool.cuda_ext.modules."p.kernels".overrides]]

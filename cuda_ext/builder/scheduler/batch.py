@@ -22,6 +22,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.facts import codec
+from cuda_ext.toolchain.cuda_libraries import open_library
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -78,13 +79,15 @@ class Batch:
         """Build each of `libraries`, or return the error that it failed with.
 
         If there is anything to compile, the executor is opened for this number of tasks. Raises
-        :class:`BuildError` for errors that end the whole build. In any case, the executor has ended
-        afterwards, and all products are in the cache.
+        :class:`BuildError` for errors that end the whole build, such as a missing nvFatbin. In any case, the
+        executor has ended afterwards, and all products are in the cache.
         """
         for index, (plan, cache) in enumerate(libraries):
             self._begin(_Pending(index, plan, cache))
         tasks = self._tasks()
         if tasks:
+            if any(plan.emit == "fatbin" for plan, _ in libraries):
+                open_library("nvfatbin")  # if it is missing, nothing is compiled in vain
             # Do this before the display starts a thread: a process with a single thread starts workers
             # faster.
             executor = open_executor(len(tasks))

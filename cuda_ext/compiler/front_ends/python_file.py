@@ -5,13 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from cuda_ext.compiler.front_ends.python_functions import imported_names
+from cuda_ext.compiler.front_ends.python_functions import imported_names, name_of_decorator
 from cuda_ext.compiler.translation_unit import NAMED
-from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners, nodes_of_scope
+from cuda_ext.text.python_names import (
+    aliases,
+    binds_by_texts,
+    bound_names,
+    called_chains,
+    called_names,
+    changed_by,
+    changed_chains,
+    nodes_of_scope,
+)
 
 
 class Statement(NamedTuple):
@@ -24,8 +33,9 @@ class Statement(NamedTuple):
 class PythonFile:
     """The module `module` in the file `path`, which is empty for a directory without ``__init__.py``.
 
-    ``binders`` are the statements that bind each name; ``import *`` binds ``*``. ``assigning`` are those that
-    assign its attributes or items, and ``calling`` those that call a method of it, or a function with it.
+    ``binders`` are the statements that bind each name; ``import *`` binds ``*``, and ``binders_of_any`` may
+    bind any. ``assigning`` are those that assign its attributes or items or change it as a container, and
+    ``calling`` those that call another method of it, or a function with it. ``aliases`` are its other names.
     Raises :class:`SyntaxError` or :class:`ValueError` if `source` is no Python.
     """
 
@@ -36,15 +46,22 @@ class PythonFile:
         self.binders: dict[str, list[Statement]] = defaultdict(list)
         self.assigning: dict[str, list[Statement]] = defaultdict(list)
         self.calling: dict[str, list[Statement]] = defaultdict(list)
+        self.aliases: dict[str, dict[str, None]] = defaultdict(dict)
         self.statements = [*_statements(self.tree.body)]
+        self.binders_of_any = [each for each in self.statements if binds_by_texts(each.node)]
         for statement in self.statements:
+            changed = (chain[0] for chain in changed_chains(statement.node) if chain)
+            called = (chain[0] for chain in called_chains(statement.node) if chain)
             for table, names in (
-                (self.binders, bound_names),
-                (self.assigning, assigned_owners),
-                (self.calling, called_owners),
+                (self.binders, bound_names(statement.node)),
+                (self.assigning, changed),
+                (self.calling, called),
             ):
-                for name in dict.fromkeys(names(statement.node)):
+                for name in dict.fromkeys(names):
                     table[name].append(statement)
+            for chain, name in aliases(statement.node):
+                if chain:
+                    self.aliases[chain[0]][name] = None
 
     @cached_property
     def imported(self) -> dict[str, str]:
@@ -61,22 +78,52 @@ class PythonFile:
 
     @cached_property
     def setters(self) -> dict[str, set[str]]:
-        """The functions that declare each name as ``global``."""
+        """The functions that change each name, themselves or by functions of this file."""
+        functions = {n.name: n for n, _ in self.statements if isinstance(n, ast.FunctionDef)}
         found: dict[str, set[str]] = defaultdict(set)
-        for node, _ in self.statements:
-            if isinstance(node, ast.FunctionDef):
-                for each in ast.walk(node):
-                    for name in each.names if isinstance(each, ast.Global) else ():
-                        found[name].add(node.name)
+        for function in functions.values():
+            for name in changed_by(function):
+                found[name].add(function.name)
+        callers: dict[str, set[str]] = defaultdict(set)
+        for function in functions.values():
+            for called in functions.keys() & called_names(ast.walk(function)):
+                callers[called].add(function.name)
+        for names in found.values():
+            waiting = [*names]
+            while waiting:
+                new = callers[waiting.pop()] - names
+                names |= new
+                waiting += new
         return found
 
     def callers(self, functions: Container[str]) -> Iterator[Statement]:
         """Yield the statements that call one of `functions`, which may be attributes of modules."""
         for statement in self.statements:
-            for each in nodes_of_scope(statement.node):
-                match each:
-                    case ast.Call(ast.Name(name) | ast.Attribute(_, name)) if name in functions:
-                        yield statement
+            decorators = getattr(statement.node, "decorator_list", [])
+            called = [*called_names(nodes_of_scope(statement.node))]
+            called += (name_of_decorator(each, {}).rpartition(".")[2] for each in decorators)
+            if any(name in functions for name in called):
+                yield statement
+
+    def changes(
+        self, chains: Callable[[ast.stmt], Iterable[Sequence[str]]]
+    ) -> Iterator[tuple[str, Statement]]:
+        """Yield the full names of those `chains` of its statements that begin with an import."""
+        for statement in self.statements:
+            for chain in chains(statement.node):
+                if chain and chain[0] in self._origins:
+                    yield ".".join([self._origins[chain[0]], *chain[1:]]), statement
+
+    @cached_property
+    def _origins(self) -> dict[str, str]:
+        """The full names of what its imports bind, relative ones too."""
+        own = {
+            alias.asname or alias.name: f"{self.base_of(node)}.{alias.name}"
+            for node in nodes_of_scope(self.tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        return {**self.imported, **own}
 
     def stars(self) -> Iterator[tuple[Statement, ast.ImportFrom]]:
         """Yield the statements ``from module import *``."""
@@ -98,7 +145,7 @@ def _statements(body: Sequence[ast.stmt], guards: tuple[ast.If, ...] = ()) -> It
         if not isinstance(node, ast.If):
             yield Statement(node, guards)
             continue
-        if not re.match(r"__name__ ==|(\w+\.)?TYPE_CHECKING", ast.unparse(node.test)):
+        if not re.fullmatch(r"__name__ == '__main__'|(\w+\.)?TYPE_CHECKING", ast.unparse(node.test)):
             yield from _statements(node.body, (*guards, node))
         yield from _statements(node.orelse, (*guards, node))
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from cuda_ext.text.python_names import bound_names, nodes_of_scope
+
+# Decorators that make a kernel, or a function of kernels.
+COMPILED = re.compile(r"(.+\.)?triton\.(\w+\.)*jit|cuda\.tile\.(kernel|function)")
 
 
 class PythonFunction(NamedTuple):
@@ -57,27 +61,53 @@ def kernels_in_strings(source: bytes) -> bytes:
 def find_functions(source: bytes) -> Iterator[PythonFunction]:
     """Find the decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`.
 
-    They may be in ``if``, ``try`` and ``with``, and not in functions and classes.
+    They may be in ``if``, ``try`` and ``with``, and not in functions and classes. ``f = triton.jit(f)``
+    decorates, too.
     """
     tree = ast.parse(source)
     imported = imported_names(tree)
     nodes = [*nodes_of_scope(tree)]
-    aliases = dict(_aliases(nodes))
+    renamed = dict(_aliases(nodes))
+    for name, node, decorators in _decorated(nodes, imported):
+        by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
+        arguments = [*by_position, *by_name]
+        last = by_position[len(by_position) - len(node.args.defaults) :]
+        defaults = [*zip(last, node.args.defaults, strict=True)]
+        defaults += ((a, of) for a, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
+        yield PythonFunction(
+            name,
+            tuple(argument.arg for argument in arguments),
+            {argument.arg: ast.unparse(of) for argument, of in defaults},
+            tuple(name_of_decorator(each, imported) for each in decorators),
+            {a.arg: renamed.get(t := ast.unparse(a.annotation), t) for a in arguments if a.annotation},
+            dict(_lists(decorators)),
+        )
+
+
+def _decorated(
+    nodes: Iterable[ast.AST], imported: Mapping[str, str]
+) -> Iterator[tuple[str, ast.FunctionDef, list[ast.expr]]]:
+    """Yield the decorated functions with their names and decorators."""
+    functions: dict[str, tuple[ast.FunctionDef, list[ast.expr]]] = {}
     for node in nodes:
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
-            arguments = [*by_position, *by_name]
-            last = by_position[len(by_position) - len(node.args.defaults) :]
-            defaults = [*zip(last, node.args.defaults, strict=True)]
-            defaults += ((a, of) for a, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
-            yield PythonFunction(
-                node.name,
-                tuple(argument.arg for argument in arguments),
-                {argument.arg: ast.unparse(of) for argument, of in defaults},
-                tuple(name_of_decorator(each, imported) for each in node.decorator_list),
-                {a.arg: aliases.get(t := ast.unparse(a.annotation), t) for a in arguments if a.annotation},
-                dict(_lists(node.decorator_list)),
-            )
+        match node:
+            case ast.FunctionDef(name):
+                functions[name] = node, node.decorator_list
+                if node.decorator_list:
+                    yield name, node, node.decorator_list
+            case ast.Assign([ast.Name(name)], ast.Call() as value):
+                decorators: list[ast.expr] = []
+                inner: ast.expr = value
+                while isinstance(inner, ast.Call) and inner.args:
+                    decorators.append(inner.func if isinstance(inner.func, ast.Call) else inner)
+                    inner = inner.args[0]
+                if not isinstance(inner, ast.Name) or inner.id not in functions:
+                    continue
+                function, others = functions[inner.id]
+                decorators += others
+                if any(COMPILED.fullmatch(name_of_decorator(each, imported)) for each in decorators):
+                    functions[name] = function, decorators
+                    yield name, function, decorators
 
 
 def _aliases(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
@@ -126,11 +156,12 @@ def functions_with_hooks(source: bytes) -> Iterator[str]:
     """Yield the functions whose decorators give a ``pre_hook``, themselves or by names of the file."""
     if b"pre_hook" not in source:
         return
-    nodes = [*nodes_of_scope(ast.parse(source))]
+    tree = ast.parse(source)
+    nodes = [*nodes_of_scope(tree)]
     definitions = {name: node for node in nodes if isinstance(node, ast.stmt) for name in bound_names(node)}
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef) and _gives_hook(node.decorator_list, definitions):
-            yield node.name
+    for name, _, decorators in _decorated(nodes, imported_names(tree)):
+        if _gives_hook(decorators, definitions):
+            yield name
 
 
 def _gives_hook(nodes: Sequence[ast.AST], definitions: Mapping[str, ast.AST]) -> bool:

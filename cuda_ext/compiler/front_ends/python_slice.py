@@ -14,16 +14,22 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from cuda_ext.compiler.front_ends.python_file import PythonFile, Statement, modules_of, possible_files
-from cuda_ext.compiler.front_ends.python_functions import name_of_decorator
-from cuda_ext.text.python_names import Chain, nodes_of_scope, parameters_of, read_chains
+from cuda_ext.compiler.front_ends.python_functions import COMPILED, name_of_decorator
+from cuda_ext.text.python_names import (
+    Chain,
+    called_chains,
+    changed_chains,
+    nodes_of_scope,
+    parameters_of,
+    read_chains,
+)
 
 # The name in a module of a function that stands for an import that failed: its line, and what it imports.
 MISSING = "__cuda_ext_missing__"
-# Decorators that make a kernel or a function of kernels, and those that choose its constants.
-_COMPILED = re.compile(r"(.+\.)?triton\.(\w+\.)*jit|cuda\.tile\.(kernel|function)")
+# Decorators that choose the constants of a kernel.
 _TUNING = re.compile(r"(.+\.)?triton\.(\w+\.)*(autotune|heuristics)")
 _IN_EACH_MODULE = {*dir(builtins), "__file__", "__name__", "__package__", "__path__", "__spec__", "__doc__"}
 # The modules of annotations that compilers read.
@@ -31,6 +37,11 @@ _OF_COMPILERS = {*sys.stdlib_module_names, "triton", "cuda"}
 _Import = ast.Import | ast.ImportFrom
 
 _parse = lru_cache(maxsize=None)(PythonFile)
+
+
+@cache
+def _words(source: bytes) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", source.decode(errors="replace")))
 
 
 class Slice:
@@ -51,6 +62,7 @@ class Slice:
         self._contents, self._paths, self._public_names = contents, modules_of(contents), public_names
         self.unresolved: list[str] = []
         self._looked_up: set[str] = set()
+        self._of_others: set[str] = set()  # attributes of modules, not of Python's own
         self._read_files: set[str] = set()
         self._seen: set[tuple[PythonFile, Chain]] = set()
         self._searched: list[tuple[PythonFile, str]] = []
@@ -67,6 +79,7 @@ class Slice:
         ]
         while self._waiting:
             self._need(*self._waiting.pop())
+        self.unresolved += self._find_changes()
 
     def tree(self, module: str) -> ast.Module:
         """Return the statements of `module` that are needed."""
@@ -96,33 +109,54 @@ class Slice:
             return
         self._seen.add((file, names))
         name, *attributes = names
-        for statement in file.binders.get(name, ()):
+        for statement in (*file.binders.get(name, ()), *file.binders_of_any):
             self._keep(file, statement, name, attributes)
-        changing = file.calling if self._is_variable(file, name) else {}
+        is_variable = self._is_variable(file, name)
+        changing = file.calling if is_variable else {}
         for statement in (*file.assigning.get(name, ()), *changing.get(name, ())):
             self._keep(file, statement)
+        if is_variable:
+            self._waiting += ((file, (alias,)) for alias in file.aliases.get(name, ()) if alias != name)
         if name in file.setters:
             self._keep_callers(file, name)
-        if name not in file.binders:
-            self._look_elsewhere(file, name, attributes)
+        first = min((each.node.lineno for each in file.binders.get(name, ())), default=0)
+        self._look_elsewhere(file, name, attributes, first)
 
     def _keep_callers(self, file: PythonFile, name: str) -> None:
-        """Keep the statements that call functions which assign `name`. Other files must have none."""
+        """Keep the statements that call functions which change `name`. Other files must have none."""
         for statement in file.callers(file.setters[name]):
+            self._with_decorators.add(statement.node)
             self._keep(file, statement)
         others = [self._file(module) for module in self._paths]
         if any(other is not file and [*other.callers(file.setters[name])] for other in others):
             self.unresolved.append(f"other files call functions that assign {name} of {file.path}")
 
+    def _find_changes(self) -> Iterator[str]:
+        """Yield a reason for each statement that is not kept and changes what is needed of another module."""
+        seen = {(file, name) for file, (name, *_) in self._seen if name in file.binders}
+        variables = {f"{file.module}.{name}" for file, name in seen if self._is_variable(file, name)}
+        needed = {f"{file.module}.{name}" for file, name in seen} | self._of_others
+        for module, path in self._paths.items():
+            words = _words(self._contents[path]) if path else ()
+            if not any(name.rpartition(".")[2] in words for name in needed):
+                continue
+            file = self._file(module)
+            for chains, names in ((changed_chains, needed), (called_chains, variables)):
+                for full, statement in file.changes(chains):
+                    parts = full.split(".")
+                    found = names.intersection(".".join(parts[:end]) for end in range(2, len(parts) + 1))
+                    if found and statement.node not in self._kept:
+                        yield f"{path}:{statement.node.lineno} changes {min(found)}"
+
     def _is_variable(self, file: PythonFile, name: str, seen: frozenset[PythonFile] = frozenset()) -> bool:
-        """Return True if calls may change the value of `name`: it is no module, no function and no class."""
+        """Return True if calls may change the value of `name`: it is no module and no function."""
         for node, _ in file.binders.get(name, ()) if file not in seen else ():
             if isinstance(node, ast.ImportFrom):
                 names = {alias.asname or alias.name: alias.name for alias in node.names}
                 owner = self._definer(file, file.base_of(node), names[name])
                 if owner and self._is_variable(owner, names[name], seen | {file}):
                     return True
-            elif not isinstance(node, ast.Import | ast.FunctionDef | ast.ClassDef):
+            elif not isinstance(node, ast.Import | ast.FunctionDef):
                 return True
         return False
 
@@ -185,6 +219,8 @@ class Slice:
 
     def _need_module(self, module: str, attributes: Sequence[str]) -> None:
         self._looked_up.add(module)
+        if attributes and module.partition(".")[0] not in sys.stdlib_module_names:
+            self._of_others.add(f"{module}.{attributes[0]}")
         if module in self._paths:
             file = self._file(module)
             names = [tuple(attributes)] if attributes else [(name,) for name in file.binders if name != "*"]
@@ -193,13 +229,16 @@ class Slice:
     def _read(self, file: PythonFile, node: ast.AST) -> None:
         self._waiting += ((file, names) for names in read_chains(node))
 
-    def _look_elsewhere(self, file: PythonFile, name: str, attributes: Sequence[str]) -> None:
-        """Find a name that no statement of `file` spells: in a package, or by ``import *``."""
-        if file.is_package and f"{file.module}.{name}" in self._paths:
+    def _look_elsewhere(self, file: PythonFile, name: str, attributes: Sequence[str], bound: int) -> None:
+        """Find a name that no statement of `file` spells: in a package, or by ``import *``.
+
+        If one does, on the line `bound`, each ``import *`` behind it counts.
+        """
+        if not bound and file.is_package and f"{file.module}.{name}" in self._paths:
             return self._need_from(file, file.module, name, attributes)
-        found = False
+        found = bound > 0
         for statement, star in file.stars():
-            if self._exports(file, star, name):
+            if star.lineno > bound and self._exports(file, star, name):
                 found = True
                 self._stars[star][name] = None
                 self._kept |= {star, *statement.guards, *star.names}
@@ -273,7 +312,7 @@ class Slice:
         reduced = copy.copy(node)
         names = [name_of_decorator(each, file.imported) for each in node.decorator_list]
         if node not in self._with_decorators:
-            compiled = [index for index, name in enumerate(names) if _COMPILED.fullmatch(name)]
+            compiled = [index for index, name in enumerate(names) if COMPILED.fullmatch(name)]
             inner = range(compiled[-1] if compiled else 0, len(names))
             reduced.decorator_list = [
                 node.decorator_list[index] for index in inner if not _TUNING.fullmatch(names[index])

@@ -12,11 +12,11 @@ import pytest
 from cuda_ext.builder.scheduler import batch
 from cuda_ext.builder.session import build_project
 from cuda_ext.compiler.jobs import Job, Product, decode_product
-from cuda_ext.errors import BuildError, CompilationError, ConfigError
+from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.manifest import Compression, loads
 from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.toolchain import nvfatbin
+from cuda_ext.toolchain import cuda_libraries, nvfatbin
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import FILL, KERNELS, SM_90, build, load, write_project
 
@@ -342,3 +342,19 @@ def test_mistakes_in_the_configuration_are_reported_before_any_compilation(
     with pytest.raises(BuildError, match="nowhere"):
         build_project(load(write_project(tmp_path / "project", second, FILES)), lines.append)
     assert not any(line.startswith("[") for line in lines)
+
+
+def test_without_nvfatbin_nothing_is_compiled(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_project(tmp_path / "p", TABLE, FILES)
+    load(root)  # NVRTC is open
+    found = cuda_libraries.library_files
+    monkeypatch.setattr(cuda_libraries, "library_files", lambda name: [] if "fat" in name else found(name))
+    monkeypatch.setattr(cuda_libraries, "system_library", lambda name: f"/not/there/lib{name}.so")
+    cuda_libraries.open_library.cache_clear()
+    with pytest.raises(
+        ToolchainError, match=r'nvFatbin cannot be loaded .*; install it with "cuda-ext\[cu13]'
+    ):
+        build(root)
+    assert not [*(own_cache / "objects").rglob("*.*")]

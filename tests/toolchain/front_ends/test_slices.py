@@ -227,3 +227,56 @@ def test_a_slice_that_lacks_something_is_no_result(value: str, install: Callable
     forget_sources()
     result = compile_kernel(import_source(unit))
     assert compile_kernel(import_source(unit.replace(instantiate=()))) == result
+
+
+# Files in which code changes a value that a kernel reads: lib/k.py, and others.
+CHANGES = {
+    "a function that calls another": (
+        "V = 2\ndef set_it():\n    global V\n    V = 4\ndef init(): set_it()\ninit()",
+        {},
+    ),
+    "a function that appends": ("L = [1]\ndef add(): L.append(3)\nadd()\nV = len(L)", {}),
+    "a decorator": ("L = []\ndef add(f):\n    L.append(f)\n@add\ndef other(): pass\nV = len(L)", {}),
+    "the class of a function's argument": (
+        "class C: n = 1\ndef patch(c): c.n = 2\npatch(C)\nV = C.n",
+        {},
+    ),
+    "setattr": ("class C: n = 1\nsetattr(C, 'n', 2)\nV = C.n", {}),
+    "another name": ("D = {'a': 1}\nE = D\nE['a'] = 3\nV = D['a']", {}),
+    "a loop over its items": ("D = [[1], [2]]\nfor d in D: d.append(1)\nV = len(D[0])", {}),
+    "a method whose result is taken": ("D = [1, 5]\nlast = D.pop()\nV = len(D)", {}),
+    "a comprehension": ("D = []\n_ = [D.append(i) for i in range(3)]\nV = len(D)", {}),
+    "the namespace": ("V = 2\nglobals()['V'] = 4", {}),
+    "a text": ("V = 2\nexec('V = 4')", {}),
+    "a condition on the module's name": ("V = 1\nif __name__ == 'lib.k': V = 2", {}),
+    "import * behind it": ("V = 1\nfrom lib.b import *", {"b": "V = 2"}),
+    "a package that imports it": (
+        "from lib.b import V",
+        {"__init__": "from . import b\nb.V = 7", "b": "V = 2"},
+    ),
+    "a file that is imported for this": (
+        "import lib.c\nfrom lib.b import L\nV = len(L)",
+        {"b": "L = []", "c": "from lib.b import L\nL.append(9)"},
+    ),
+    "a decorator in another file": (
+        "import lib.c\nfrom lib.b import L\nV = len(L)",
+        {"b": "L = []\ndef add(f): L.append(f)", "c": "from lib.b import add\n@add\ndef other(): pass"},
+    ),
+    "the name of its module": ("import lib.b as q\nq.W = 8\nfrom lib.b import W as V", {"b": "W = 4"}),
+    "a method of an object of another file": (
+        "from lib.b import c, get\nc.set(8)\nV = get()",
+        {"b": "class C:\n    n = 4\n    def set(self, n): self.n = n\nc = C()\ndef get(): return c.n"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_a_value_is_in_its_slice(what: str) -> None:
+    text, files = CHANGES[what]
+    source = f"import triton\n{text}\n@triton.jit\ndef kernel(x): x + V\n".encode()
+    contents = {f"lib/{name}.py": content.encode() for name, content in {"__init__": "", **files}.items()}
+    unit = TranslationUnit("lib/k.py", source, "triton", contents, instantiate=("kernel(x: *fp32)",))
+    value = import_source(unit).V
+    forget_sources()
+    assert value == import_source(unit.replace(instantiate=())).V
+    forget_sources()
