@@ -17,7 +17,7 @@ from cuda_ext.text.directives import definitions_of
 from cuda_ext.text.host_code import find_host_code
 from cuda_ext.text.host_items import HostItem, leave_out, unevaluated_text
 from cuda_ext.text.includes import find_includes
-from cuda_ext.text.macros import declaring_macros, find_macros
+from cuda_ext.text.macros import SPECIFIERS, declaring_macros, find_macros
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 
 # Headers that only host code uses, unless the search path has them.
@@ -37,11 +37,13 @@ _IMPLIED = {
     "implied_by_cub.hpp": re.compile(r"(?s)error: name followed by .{1,300}\bcub::"),
     "implied_by_torch.hpp": re.compile(
         r"\b(?:at|c10|torch)::(?:Half|BFloat16|opmath_type|OpMathType|acc_type)\b|\bgpuAtomicAdd"
+        r'|identifier "(?:WARP_(?:SHFL\w*|BALLOT)|C10_WARP_SIZE)" is undefined'
         r"|\b(?:Default|Restrict)PtrTraits|\bTensorAccessor|\bPackedTensorAccessor"
         r'|identifier "(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat162?)" is undefined'
     ),
     "implied_by_nvcc.hpp": re.compile(
         r'identifier "(?:u?int(?:8|16|32|64|ptr)_t|uchar|ushort|uint|ulong|M_\w+|INFINITY|NAN|HUGE_VALF?|'
+        r"CLOCKS_PER_SEC|"
         r'(?:FLT|DBL|U?INT|U?CHAR|U?SHRT|U?L?LONG)\w*_(?:MAX|MIN|EPSILON)|mem\w+|offsetof)" is undefined'
         r'|namespace "std" has no member|name must be a namespace name.*\n.*\busing namespace std\b'
     ),
@@ -89,10 +91,10 @@ class HostCode:
         given = definitions_of(options.define, options.raw)
         macros = tuple(macro for text in (given, *self.texts.values()) for macro in find_macros(text))
         known = frozenset(macro.name for macro in macros)
-        device = frozenset(macro.name for macro in declaring_macros(macros))
-        # A macro for functions alone declares nothing, but makes them device code.
-        device |= {macro.name for macro in macros if "__device__" in macro.body or "__global__" in macro.body}
-        return {name: find_host_code(text, device, known) for name, text in self.texts.items()}
+        device = {macro.name for macro in macros if re.search(SPECIFIERS, macro.body)}
+        if device:  # or else no argument of a macro declares anything for the device
+            device |= {macro.name for macro in declaring_macros(macros)}
+        return {name: find_host_code(text, frozenset(device), known) for name, text in self.texts.items()}
 
     def is_host(self, name: str, item: HostItem) -> bool:
         """Return True if `item` surely is the host's; an include, if its header is and is not there."""

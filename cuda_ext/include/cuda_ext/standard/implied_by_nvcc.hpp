@@ -8,6 +8,7 @@
 #include "cstdint"
 #include "cstdlib"
 #include "cstring"
+#include "ctime"
 #include "initializer_list"
 #include "limits"
 #include "type_traits"

@@ -88,3 +88,25 @@ template <class T>
 __device__ void gpuAtomicAddNoReturn(T* address, T value) {
   atomicAdd(address, value);
 }
+
+#define C10_WARP_SIZE 32
+
+inline __device__ unsigned WARP_BALLOT(int predicate, unsigned mask = 0xffffffff) {
+  return __ballot_sync(mask, predicate);
+}
+template <class T>
+__device__ T WARP_SHFL(T value, int lane, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_sync(mask, value, lane, width);
+}
+template <class T>
+__device__ T WARP_SHFL_XOR(T value, int lanes, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_xor_sync(mask, value, lanes, width);
+}
+template <class T>
+__device__ T WARP_SHFL_UP(T value, unsigned by, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_up_sync(mask, value, by, width);
+}
+template <class T>
+__device__ T WARP_SHFL_DOWN(T value, unsigned by, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_down_sync(mask, value, by, width);
+}
