@@ -105,7 +105,7 @@ static_assert(becomes<Mirror, Structure<Particle_>> && becomes<Mirror*, Pointer<
   Structure<Particle_>{particle}.get();
   Structure<Particle_>{mirror}.get();
 }
-[[maybe_unused]] void take_volatile(const volatile ns::Particle& particle, volatile int number, Kernel& kernel) {
+[[maybe_unused]] void take_volatile(const volatile ns::Particle& particle, const volatile int& number, Kernel& kernel) {
   Structure<Particle_>{particle}.get();
   Opaque<4>{number}.get();
   static_cast<void>(kernel.try_launch({1, 1}, particle, number));

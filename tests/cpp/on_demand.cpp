@@ -71,6 +71,18 @@ template <class T> __global__ void times(int n, T* x, T by) { if (threadIdx.x < 
 extern "C" __global__ void plain(float* x) { *x = 1; }
 )";
 
+// A program of two units, with variables.
+const std::string first_unit = R"(
+#warning the compiler says this
+namespace z { template <class T> __constant__ T tv; __device__ int x; static __device__ int y; struct Fixed { static constexpr int v = 3; }; }
+static __constant__ short sg;
+namespace { __device__ int hidden; }
+__device__ int other(int);
+template <class T> __global__ void use(T* p) { *p = z::tv<T> + z::y + sg + hidden + other(1) + *&z::Fixed::v; }
+)";
+const std::string second_unit = "__device__ int other(int x) { return x + 1; }";
+const std::vector<std::string> unit_names = {"use<double>", "&z::tv<double>"};
+
 // What was not built ahead takes what the parameters of its template say.
 static_assert(takes<double*, float>(kernels::scale<double>) && !takes<float*, double>(kernels::scale<double>));
 static_assert(takes<int*, long>(kernels::scale<int>) && !takes<int*, float>(kernels::scale<int>));
@@ -111,6 +123,77 @@ void perform(const std::string& command, const std::string& operand) {
     return;
   }
   if (command == "wrong") return compile("", {operand});
+  cuda_ext::CompileOptions for_architecture;
+  for_architecture.architecture = operand;
+  if (command == "program") {  // one library of both units
+    compiled = cuda_ext::compile(first_unit + second_unit, unit_names, for_architecture);
+    return;
+  }
+  if (command == "size") return print(std::to_string(compiled->symbol(operand).size));
+  if (command == "values") {
+    compiled->copy_from("z::x", 41);
+    int x = 0;
+    compiled->copy_to("z::x", x);
+    print(std::to_string(x));
+    return compiled->copy_from("z::x", 41.0);
+  }
+  if (command == "image") {
+    const cuda_ext::Image image = cuda_ext::compile_image(first_unit + second_unit, unit_names, for_architecture);
+    const bool is_said = image.log.find("the compiler says this") != image.log.npos;
+    return print(image.architecture + " " + (image.data[0] == '\x7f' ? "cubin" : image.data[0] == '/' ? "PTX" : "else") + " " +
+                 image.lowered_name("use<double>") + " " + image.lowered_name("&z::tv<double>") + (is_said ? " and a log" : ""));
+  }
+  if (command == "link") {  // the kinds of images of both units, and the architecture
+    std::vector<cuda_ext::Image> images;
+    for (std::size_t i = 0; i < 2; i++) {
+      cuda_ext::CompileOptions options;
+      options.name = i ? "second.cu" : "first.cu";
+      options.architecture = operand.substr(4 * i, 3) == "lto" ? "lto_90" : operand.substr(4 * i, 3) == "ptx" ? "compute_90" : "sm_90";
+      if (options.architecture != "lto_90") options.options = {"-rdc=true"};
+      images.push_back(i ? cuda_ext::compile_image(second_unit, {}, options) : cuda_ext::compile_image(first_unit, unit_names, options));
+    }
+    cuda_ext::Image linked = cuda_ext::link_images(images, operand.substr(8));
+    print(linked.architecture);
+    compiled = cuda_ext::load_image(std::move(linked), "linked");
+    return launch(compiled->kernel("use<double>"));
+  }
+  if (command == "load") {  // damaged images, and ones to link
+    cuda_ext::CompileOptions options;
+    options.architecture = operand == "ptx" ? "compute_90" : operand == "lto" ? "lto_90" : "sm_90";
+    if (operand == "rdc") options.options = {"-rdc=true"};
+    cuda_ext::Image image = cuda_ext::compile_image(second_unit + "extern \"C\" __global__ void k() {}", {"k"}, options);
+    if (operand[0] == 'c') image.data.resize(operand == "cut" ? image.data.size() / 2 : 3);
+    if (operand == "none") image.architecture = "sm-90";
+    compiled = cuda_ext::load_image(std::move(image));
+    return compiled->kernel("k").launch({1, 1});
+  }
+  if (command == "unlinked") {
+    cuda_ext::CompileOptions options;
+    options.architecture = "sm_90";
+    options.options = {"-rdc=true"};
+    const std::string text = operand == "none" ? first_unit : second_unit;
+    std::vector<cuda_ext::Image> images(operand == "empty" ? 0 : 1);
+    if (!images.empty()) images[0] = cuda_ext::compile_image(text, operand == "none" ? unit_names : std::vector<std::string>(), options);
+    if (operand == "garbage") images[0].data = "garbage";
+    cuda_ext::link_images(images, operand == "sm" ? "sm" : "", {operand == "option" ? "-nonsense" : "-O3"});
+    return;
+  }
+  if (command == "headers") {  // relative to their includers, and of the standard library
+    cuda_ext::CompileOptions options;
+    options.name = "kernels/five.cu";
+    options.texts = {{"kernels/ops/a.cuh", "#include \"b.cuh\"\n  # include \"../c.cuh\"\n"},
+                     {"kernels/ops/b.cuh", "#pragma once\n#define B 2\n"},
+                     {"kernels/c.cuh", "#include \"./ops/b.cuh\"\n#define C 3\n"},
+                     {"b.cuh", "#error this is another\n"}};
+    options.options = {"-default-device"};
+    compiled = cuda_ext::compile("#include <algorithm>\n#include <cstdint>\n#include <type_traits>\n"
+                                 "#include <math.h>\n#include \"ops/a.cuh\"\n"
+                                 "constexpr std::int64_t two(int x) { return std::max(x, B); }\n"
+                                 "extern \"C\" __global__ void five(double* x) {\n"
+                                 "  static_assert(B + C == 5 && std::is_same_v<std::int64_t, decltype(two(1))>);\n"
+                                 "  *x = two(threadIdx.x) * M_PI; }", {"five"}, options);
+    return;
+  }
   if (command == "options") {  // that may be wrong: the name of the source, an option, a directory
     cuda_ext::CompileOptions options;
     if (operand == "name") options.name = "";

@@ -297,6 +297,7 @@ static void perform(const std::string& command, const std::string& operand) {
     counted(library.try_kernel("plain"));
     counted(library.try_symbol("weights"));
     counted(library.try_load());
+    counted(library.try_copy_from("weights", arguments));
     print(std::to_string(counted(moved.try_launch({1, 1}))) + (library.gpu_available() ? " and a GPU" : ""));
     return kernel.launch_raw({1, 1}, arguments);
   }

@@ -377,6 +377,15 @@ def test_all_environment_variables_are_documented() -> None:
     assert documented == VARIABLES.keys()
 
 
+def test_lines_of_the_comparison_in_cpp_have_tests() -> None:
+    text = (DOCS / "reference" / "cpp.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\|(?:[^|]*\|){4} ([a-z][a-z ]*) \|$", text.partition("JitModule\n")[2])
+    files = (CHECKOUT / "tests" / "include").glob("test_cpp_*.py")
+    tests = set(re.findall(r"(?m)^def test_(\w+)", "".join(f.read_text(encoding="utf-8") for f in files)))
+    assert len(rows) > 15
+    assert {row.replace(" ", "_") for row in rows if row != "test"} - tests == set()
+
+
 def test_names_of_the_cpp_reference_are_those_of_the_headers() -> None:
     headers = "".join(
         f.read_text(encoding="utf-8") for f in (CHECKOUT / "cuda_ext" / "include").rglob("*.hpp")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import stat
 import subprocess
@@ -130,8 +131,13 @@ class OnDemand:
             **others,
         }
 
-    def cpp(self, *commands: str, cache: Path, said: str = "", **settings: object) -> Run:
-        """Run commands of the program, which may print `said` to standard error."""
+    def cpp(
+        self, *commands: str, cache: Path, said: str = "", errors: tuple[str, ...] = (), **settings: object
+    ) -> Run:
+        """Run commands of the program, which may print `said` to standard error.
+
+        The driver must give these `errors`.
+        """
         log = cache.with_name(f"calls of {cache.name}")
         log.write_text("")
         done = subprocess.run(
@@ -144,7 +150,7 @@ class OnDemand:
         )
         assert done.returncode == 0, done.stderr
         assert re.fullmatch(said, done.stderr), done.stderr
-        return Run.of(done.stdout, log)
+        return Run.of(done.stdout, log, errors)
 
 
 SOURCE = source_name("p.kernels")
@@ -192,7 +198,7 @@ def test_entries_lie_in_the_cache_of_python(on_demand: OnDemand, cache_of_cpp: P
     assert [file.is_entry for file in store.files()] == [True] * 10
     made = [decode_fields(store.get(key) or b"") for key in entries(cache_of_cpp)]
     assert all(image and image.startswith(b"\x7fELF") for _, image, *_ in made)
-    names = {(entry[n], entry[n + 1]) for entry in made for n in range(2, len(entry), 2)}
+    names = {(entry[n], entry[n + 1]) for entry in made for n in range(3, len(entry), 2)}
     assert (b"scale<double>", b"_Z5scaleIdEvPT_S0_") in names
     assert (b"lonely<float const *>", b"_Z6lonelyIPKfEvPT_") in names
     again = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_cpp)
@@ -269,6 +275,70 @@ def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_pat
     assert len(entries(tmp_path / "cache")) == 2
 
 
+OF_PROGRAM = ["z::tv<double>", "z::x", "z::y", "sg", "hidden", "z::Fixed::v"]
+
+
+def test_what_is_compiled_has_its_variables(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    sizes = [f"size:{name}" for name in OF_PROGRAM]
+    for program in "program:", "program:sm_90":
+        done = on_demand.cpp(program, *sizes, "values", "compiled:use<double>", cache=cache_of_cpp)
+        assert done.output == [
+            *("8", "4", "4", "2", "4", "4", "41"),
+            "Error: variable 'z::x': expected 4 bytes, found 8",
+        ]
+        assert [launch.split()[1] for launch in done.launches] == ["_Z3useIdEvPT_"]
+    other = on_demand.cpp("program:", "context:1", *sizes, cache=cache_of_cpp, devices=2, capability="90,100")
+    assert other.output == ["8", "4", "4", "2", "4", "4"]
+    # The fake driver reads no PTX, but is asked for the variables that it has.
+    refused = ("error 500 of cuLibraryGetGlobal",) * 2
+    ptx = on_demand.cpp("program:compute_80", *sizes[:2], cache=cache_of_cpp, errors=refused)
+    assert [" cuLibraryGetGlobal failed" in line for line in ptx.output] == [True, True]
+
+
+def test_an_image_is_compiled_without_a_gpu(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    commands = [f"image:{architecture}" for architecture in ("sm_80", "sm_90a", "compute_90", "lto_90")]
+    for _ in "compiled", "cached":
+        done = on_demand.cpp(*commands, cache=cache_of_cpp, fail="cuInit=100")
+        rest = "_Z3useIdEvPT_ _ZN1z2tvIdEE and a log"
+        assert done.output == [
+            f"{image} {rest}" for image in ("sm_80 cubin", "sm_90a cubin", "compute_90 PTX", "lto_90 else")
+        ]
+
+
+def test_images_of_all_kinds_are_linked(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    pairs = ("lto+lto:", "rdc+rdc:sm_90", "ptx+ptx:", "lto+ptx:sm_90", "lto+rdc:", "ptx+rdc:")
+    done = on_demand.cpp(*(f"link:{pair}" for pair in pairs), cache=cache_of_cpp)
+    assert done.output == ["sm_90"] * len(pairs)
+    assert [launch.split()[1] for launch in done.launches] == ["_Z3useIdEvPT_"] * len(pairs)
+    again = on_demand.cpp(*(f"link:{pair}" for pair in pairs), "opened", cache=cache_of_cpp)
+    assert again.output == [*done.output, "no"]
+
+
+def test_headers_in_memory_are_found_beside_their_includers(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    """So are headers of the standard library, and functions without annotation are for the device."""
+    done = on_demand.cpp("headers", "compiled:five", cache=cache_of_cpp)
+    assert done.output == []
+    assert len(done.launches) == 1
+
+
+def test_standard_headers_are_those_of_python() -> None:
+    script = runpy.run_path(str(CHECKOUT / "scripts" / "make_standard_headers.py"))
+    assert script["TARGET"].read_text(encoding="utf-8") == script["render"]()
+
+
+def test_without_nvjitlink_the_error_says_what_to_install(on_demand: OnDemand, tmp_path: Path) -> None:
+    libraries = tmp_path / "cuda" / "lib64"
+    libraries.mkdir(parents=True)
+    for library in (file for directory in LIBRARIES for file in directory.glob("libnvrtc*")):
+        (libraries / library.name).symlink_to(library)
+    settings = {"CUDA_PATH": libraries.parent, "VIRTUAL_ENV": ""}
+    done = on_demand.cpp("link:rdc+rdc:", cache=tmp_path / "cache", **settings)
+    assert done.output == [
+        "ToolchainError: nvJitLink cannot be loaded (it is not beside NVRTC); install it with "
+        '"cuda-ext[cu13]" (or "cuda-ext[cu12]"), or set CUDA_PATH to a CUDA toolkit'
+    ]
+
+
 def test_texts_replace_embedded_headers(on_demand: OnDemand, tmp_path: Path) -> None:
     done = on_demand.cpp("texts:other.h", "compiled:five", cache=tmp_path / "cache")
     assert done.output == []
@@ -294,10 +364,17 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
         (("compile:", "mistaken"), {"capability": "250"}),
         (("compile:", "compiled:pliant"), {}),
         (("wrong:timse<int>",), {}),
-        (("wrong:&plain",), {}),
         (("wrong:",), {}),
         (("options:name",), {}),
-        (("options:-arch=sm_80",), {}),
+        *(((f"options:{option}",), {}) for option in ("-arch=sm_80", "-dlto", "-rdc=true")),
+        *(((f"image:{architecture}",), {}) for architecture in ("sm90", "sm_35", "sm_999")),
+        (("image:",), {"fail": "cuInit=100"}),
+        (("program:lto_90",), {}),
+        (("program:", "size:z::tv<int>", "compiled:sg", "size:use<double>"), {}),
+        (("program:sm_100", "compiled:use<double>"), {}),
+        *(((f"load:{image}",), {}) for image in ("cut", "c3", "none", "lto", "rdc")),
+        *(((f"unlinked:{wrong}",), {}) for wrong in ("none", "empty", "garbage", "option", "sm")),
+        (("link:rdc+rdc:lto_90",), {}),
         (("options:-Iinclude",), {}),
         (("options:/nowhere",), {}),
         (("options:",), {}),

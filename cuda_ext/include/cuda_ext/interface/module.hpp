@@ -83,6 +83,8 @@ class Module {
   virtual Result<Symbol> find_symbol(Text name) noexcept = 0;
   // Copies between `symbol` and the host, like cuMemcpyHtoDAsync or cuMemcpyDtoHAsync.
   virtual Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept = 0;
+  // Does this with the variable `name`, which must have `size` bytes.
+  virtual Failure copy_variable(Text name, void* host, std::size_t size, bool to_gpu, Stream stream) noexcept = 0;
 
  protected:
   ~Module() = default;
@@ -250,6 +252,18 @@ class CUDA_EXT_VISIBLE Library {
     return module_->find_symbol(name);
   }
 
+  // Copy the whole variable `name` on the GPU of the stream from or to an object of its size, in the order of the
+  // stream, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do.
+  template <class Source>
+  CUDA_EXT_HIDDEN Result<void> try_copy_from(Text name, const Source& source, StreamRef stream = nullptr) const noexcept {
+    return copy(name, source, true, stream);
+  }
+  template <class Target>
+  CUDA_EXT_HIDDEN Result<void> try_copy_to(Text name, Target& target, StreamRef stream = nullptr) const noexcept {
+    static_assert(!std::is_const_v<Target>, "the target of a copy must not be const");
+    return copy(name, target, false, stream);
+  }
+
   // Loads everything that was built for the GPU of the current context.
   CUDA_EXT_HIDDEN Result<void> try_load() const noexcept {
     if (!module_) return empty_handle();
@@ -259,12 +273,28 @@ class CUDA_EXT_VISIBLE Library {
 #if CUDA_EXT_EXCEPTIONS
   CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return try_kernel(name).value(); }
   CUDA_EXT_HIDDEN Symbol symbol(Text name) const { return try_symbol(name).value(); }
+  template <class Source>
+  CUDA_EXT_HIDDEN void copy_from(Text name, const Source& source, StreamRef stream = nullptr) const {
+    try_copy_from(name, source, stream).value();
+  }
+  template <class Target>
+  CUDA_EXT_HIDDEN void copy_to(Text name, Target& target, StreamRef stream = nullptr) const {
+    try_copy_to(name, target, stream).value();
+  }
   CUDA_EXT_HIDDEN void load() const { try_load().value(); }
 #endif
 
   CUDA_EXT_HIDDEN Module& module() const noexcept { return *module_; }
 
  private:
+  template <class Host>
+  CUDA_EXT_HIDDEN Result<void> copy(Text name, Host& host, bool to_gpu, Stream stream) const noexcept {
+    static_assert(std::is_trivially_copyable_v<Host> && !std::is_pointer_v<Host>, "the bytes of the object are copied");
+    if (!module_) return empty_handle();
+    void* bytes = &const_cast<unsigned char&>(reinterpret_cast<const volatile unsigned char&>(host));
+    return module_->copy_variable(name, bytes, sizeof host, to_gpu, stream);
+  }
+
   Held<Module> module_;
 };
 

@@ -26,8 +26,9 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
                                       std::string_view jit) {
   return failure(ErrorKind::no_image,
                  {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
-                  "; built for ", unit.built, "; ", describe_jit(jit), "add \"sm_", capability,
-                  "\" to architectures and build again"});
+                  "; built for ", unit.built, "; ", is_of_program(module) ? "" : describe_jit(jit),
+                  is_of_program(module) ? "compile it for this GPU"
+                                        : joined({"add \"sm_", capability, "\" to architectures and build again"})});
 }
 
 // The error for the PTX `image`, the only one that fits, which is too new for the driver. `jit` says why

@@ -64,7 +64,7 @@ struct CompiledOnDemand {
   std::string expression;
   int capability = 0;
   std::mutex compiling;
-  std::unique_ptr<const CompiledUnit> compiled;  // set once
+  std::unique_ptr<const Image> compiled;  // set once
   LoadedLibrary library;
 };
 
@@ -159,11 +159,11 @@ CUDA_EXT_COLD inline Result<Location> LoadedImages::find_instantiation(const Cur
 // In kernels and variables that were built ahead, all images have the same lowered names.
 inline Location LoadedImages::locate(CompiledOnDemand& compiled, const char* expression,
                                      const char* lowered) const noexcept {
-  const CompiledUnit& unit = *compiled.compiled;
+  const Image& unit = *compiled.compiled;
   const char* name = unit.lowered_name(expression);
   return {&data_.units[compiled.unit],
           unit.architecture.c_str(),
-          reinterpret_cast<const unsigned char*>(unit.image.data()),
+          reinterpret_cast<const unsigned char*>(unit.data.data()),
           name ? name : lowered,
           &compiled.library,
           true};

@@ -92,6 +92,7 @@ class LoadedModule final : public Module {
   Result<Symbol> symbol(std::size_t index, Stream stream) noexcept override;
   Result<Symbol> find_symbol(Text name) noexcept override;
   Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept override;
+  Failure copy_variable(Text name, void* host, std::size_t size, bool to_gpu, Stream stream) noexcept override;
 
   // Compiles the only unit of a module without images, for the GPU of the current context.
   Failure compile();
@@ -286,6 +287,20 @@ CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index, Stre
     auto location = images_.find(here, data_.symbols[index]);
     if (!location) return std::move(location).failure();
     return images_.load_symbol(here, *location);
+  });
+}
+
+CUDA_EXT_COLD inline Failure LoadedModule::copy_variable(Text name, void* host, std::size_t size, bool to_gpu,
+                                                         Stream stream) noexcept {
+  const std::string_view text(name.data, name.size);
+  auto index = guarded([&] { return CUDA_EXT_ABI::find_symbol(data_, text); });
+  if (!index) return std::move(index).failure();
+  auto variable = symbol(*index, stream);
+  if (!variable) return std::move(variable).failure();
+  if (variable->size == size) return copy(*variable, host, to_gpu, stream);
+  return guarded([&] {
+    return failure(ErrorKind::argument,
+                   {"variable '", text, "': expected ", variable->size, " bytes, found ", size});
   });
 }
 

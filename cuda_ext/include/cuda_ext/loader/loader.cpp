@@ -19,11 +19,17 @@ inline namespace CUDA_EXT_ABI {
 
 CUDA_EXT_WEAK Module* open_module(const ModuleData& data) { return new LoadedModule(data); }
 
-CUDA_EXT_WEAK Result<Library> open_source(std::shared_ptr<const ModuleData> data) {
+CUDA_EXT_WEAK Result<Library> open_owned(std::shared_ptr<const ModuleData> data) {
   auto* module = new LoadedModule(std::move(data));
   Library library(*module);
-  if (auto failed = module->compile()) return failed;
+  if (auto failed = module->data().on_demand ? module->compile() : nullptr) return failed;
   return library;
+}
+
+CUDA_EXT_WEAK Result<int> current_capability() {
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  return here.driver().at(here.device()).capability;
 }
 
 CUDA_EXT_WEAK int driver_version() {

@@ -6,6 +6,7 @@
 #include "text.hpp"
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -126,10 +127,8 @@ inline std::string describe_jit(std::string_view jit) {
   return jit.empty() ? "" : joined({"jit: ", jit, "; "});
 }
 
-// True if the program itself compiled the module (compile.hpp).
-inline bool is_of_program(const ModuleData& module) noexcept {
-  return module.kernels.size && !module.kernels.begin()->is_described;
-}
+// True if the program itself compiled the module (compile.hpp). A build writes the compiler's version, too.
+inline bool is_of_program(const ModuleData& module) noexcept { return !std::strchr(module.compiler, ' '); }
 
 // Remove the :: of the global namespace.
 inline std::string_view unrooted(std::string_view name) noexcept {
@@ -167,7 +166,7 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
                                                  nearest.hint(), "; it has: ", all.text()});
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;
-  if (jit.empty() && !module.on_demand) jit = "off";
+  if (jit.empty() && !module.on_demand && !is_of_program(module)) jit = "off";
   const std::string remedy = is_of_program(module)
                                  ? "pass it to compile() as one of the names"
                                  : joined({"add \"", name, "\" to `instantiate` and build again"});

@@ -1,4 +1,4 @@
-// NVRTC and the headers of CUDA and CCCL: find them (cuda_ext/toolchain/cuda_packages.py), and compile.
+// NVRTC: compile, and unpack the headers of CUDA and CCCL that it contains.
 
 #pragma once
 
@@ -7,12 +7,13 @@
 #include "../loader/shared_library.hpp"
 #include "../loader/text.hpp"
 #include "store.hpp"
+#include "toolkit.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -20,154 +21,10 @@
 
 // As nvrtc.h declares it; that header may be included too.
 struct _nvrtcProgram;
-#if defined(_WIN32)
-extern "C" {
-__declspec(dllimport) int __stdcall GetModuleHandleExW(unsigned long, const wchar_t*, HINSTANCE__**);
-__declspec(dllimport) unsigned long __stdcall GetModuleFileNameW(HINSTANCE__*, wchar_t*, unsigned long);
-}
-#endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 namespace {
-
-using Paths = std::vector<fs::path>;
-
-// Adds an existing directory, with an absolute path.
-void add_directory(Paths& known, const fs::path& directory) {
-  if (!is_existing_directory(directory)) return;
-  std::error_code error;
-  const fs::path path = fs::absolute(directory, error).make_preferred();
-  if (std::find(known.begin(), known.end(), path) == known.end()) known.push_back(path);
-}
-
-// Lists the files in `directory`, sorted.
-Paths entries_of(const fs::path& directory) {
-  Paths entries;
-  std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    entries.push_back(at->path());
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
-// Finds the program or shared library that contains `address`; empty if unknown.
-fs::path file_of(const void* address) {
-#if defined(_WIN32)
-  constexpr unsigned long by_address = 4;
-  constexpr unsigned long longest = 1 << 15;
-  ::HINSTANCE__* module = nullptr;
-  std::wstring name(longest, L'\0');
-  if (!::GetModuleHandleExW(by_address, static_cast<const wchar_t*>(address), &module)) return {};
-  name.resize(::GetModuleFileNameW(module, name.data(), longest));
-  return name;
-#else
-  std::error_code error;
-  ::Dl_info info{};
-  const bool is_known = ::dladdr(address, &info) && info.dli_fname;
-  return is_known ? fs::absolute(info.dli_fname, error) : fs::path();
-#endif
-}
-
-// Lists the directories that may contain NVRTC and headers: the site-packages around this code and of the
-// active environment, with the registry's packages, and the toolkits that the environment names.
-Paths toolkit_roots() {
-  static constexpr char here = 0;
-  Paths sites, roots;
-  std::error_code error;
-  const fs::path own = file_of(&here);
-  for (const fs::path& file : {own, fs::weakly_canonical(own, error)}) {
-    for (fs::path above = file.parent_path(); above.has_relative_path(); above = above.parent_path()) {
-      const fs::path name = above.filename();  // other directories, such as /tmp, may belong to anyone
-      if (name == "site-packages" || name == "dist-packages") sites.push_back(above);
-    }
-  }
-  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const fs::path prefix = setting(variable);
-    if (prefix.empty()) continue;
-    for (const fs::path& python : entries_of(prefix / "lib")) sites.push_back(python / "site-packages");
-    sites.push_back(prefix / "Lib/site-packages");
-  }
-  for (const fs::path& site : sites) {
-    for (const fs::path& package : entries_of(site / "nvidia")) add_directory(roots, package);
-  }
-  for (const char* variable : {"CUDA_PATH", "CUDA_HOME"}) add_directory(roots, setting(variable));
-  return roots;
-}
-
-// NVRTC's library, its include directories, and the identity of both, found without loading the library.
-struct Toolkit {
-  fs::path library;
-  Paths include_directories;
-  std::string identity;
-
-  // A driver runs the output of NVRTC of its own major version or of an older one.
-  explicit Toolkit(int driver) {
-    Paths roots = toolkit_roots();
-    for (int major = driver ? std::min(driver / 1000, 13) : 13; major >= 12 && library.empty(); major--)
-      find_library(roots, major);
-    if (library.empty()) return;
-    roots.push_back(library.parent_path().parent_path());
-    const fs::path own = roots.back().filename();
-    identity = sample(library);
-    for (const fs::path& root : roots) {
-      // The registry's packages have one directory for a major version, cu13; before 13, one for each
-      // library.
-      const std::string name = root.filename().string();
-      if (name.size() == 4 && name.rfind("cu1", 0) == 0 && name != own) continue;
-      add_directory(include_directories, root / "include");
-      add_directory(include_directories, root / "include/cccl");
-    }
-    for (const fs::path& directory : include_directories) {
-      // These files contain the versions of CUDA and CCCL.
-      identity += sample(directory / "cuda.h") + sample(directory / "cuda/std/__cccl/version.h");
-    }
-    identity = sha256(identity);
-  }
-
- private:
-  void find_library(Paths roots, int major) {
-#if defined(_WIN32)
-    const std::string name = joined({"nvrtc64_", major, "0_0.dll"});
-    constexpr const char* places[] = {"bin", "bin/x64", "bin/x86_64", "."};
-    // Windows would search the current directory, too.
-    std::string path = setting("PATH") + ";";
-    for (std::size_t end; (end = path.find(';')) != path.npos; path.erase(0, end + 1)) {
-      if (fs::path(path.substr(0, end)).is_absolute()) roots.emplace_back(path.substr(0, end));
-    }
-#else
-    const std::string name = joined({"libnvrtc.so.", major});
-    constexpr const char* places[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
-    roots.emplace_back("/usr/local/cuda");
-#endif
-    for (const fs::path& root : roots) {
-      for (const char* place : places) {
-        std::error_code error;
-        const fs::path file = (root / place / name).lexically_normal();
-        if (library.empty() && fs::is_regular_file(file, error)) library = file;
-      }
-    }
-#if !defined(_WIN32)
-    const void* function = nullptr;
-    if (library.empty() &&
-        SharedLibrary(name.c_str(), LibrarySearch::system).find(function, "nvrtcVersion")) {
-      library = file_of(function);
-    }
-#endif
-  }
-
-  // Describe a file by its size, beginning and end. One of these contains a library's build ID.
-  static std::string sample(const fs::path& path) {
-    constexpr int enough = 1 << 16;
-    std::error_code error;
-    const std::uintmax_t size = fs::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    std::string ends(2 * enough, '\0');
-    file.read(&ends[0], enough).seekg(-enough, std::ios::end).read(&ends[enough], enough);
-    return encode({error ? 0 : size, ends});
-  }
-};
 
 // Says why nothing can be compiled.
 std::string no_nvrtc(std::string_view reason) {
@@ -233,7 +90,8 @@ class Nvrtc {
         library.find(get_lowered_, "nvrtcGetLoweredName") && library.find(describe_, "nvrtcGetErrorString") &&
         library.find(log_size_, "nvrtcGetProgramLogSize") && library.find(log_, "nvrtcGetProgramLog") &&
         library.find(cubin_size_, "nvrtcGetCUBINSize") && library.find(cubin_, "nvrtcGetCUBIN") &&
-        library.find(ptx_size_, "nvrtcGetPTXSize") && library.find(ptx_, "nvrtcGetPTX");
+        library.find(ptx_size_, "nvrtcGetPTXSize") && library.find(ptx_, "nvrtcGetPTX") &&
+        library.find(ltoir_size_, "nvrtcGetLTOIRSize") && library.find(ltoir_, "nvrtcGetLTOIR");
     int major = 0;
     int minor = 0;
     int count = 0;
@@ -254,10 +112,10 @@ class Nvrtc {
     static_cast<void>(SharedLibrary(builtins.c_str(), LibrarySearch::its_directory));
   }
 
-  // Compiles `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Returns
-  // NVRTC's message if that fails.
+  // Compiles `recipe` with `options` to the data of `image` and the lowered names of `expressions`. Returns NVRTC's
+  // message if that fails.
   std::string compile(const RecipeData& recipe, std::vector<const char*> options,
-                      const Array<const char*>& expressions, CompiledUnit& unit) const {
+                      const Array<const char*>& expressions, Image& image) const {
     constexpr const char* seed = "--frandom-seed=";  // since 12.9: internal names are the same in each run
     if (!knows(seed)) {
       const auto is_seed = [&](const std::string_view option) { return option.rfind(seed, 0) == 0; };
@@ -268,18 +126,22 @@ class Nvrtc {
                         recipe.headers.names);
     for (const char* each : expressions) code = code ? code : add_name_(program, each);
     code = code ? code : compile_(program, static_cast<int>(options.size()), options.data());
-    const bool is_ptx = unit.architecture[0] == 'c';
-    code = code ? code : read(program, is_ptx ? ptx_size_ : cubin_size_, is_ptx ? ptx_ : cubin_, unit.image);
+    const char kind = image.architecture[0];
+    const GetSize get_size = kind == 'c' ? ptx_size_ : kind == 'l' ? ltoir_size_ : cubin_size_;
+    code = code ? code : read(program, get_size, kind == 'c' ? ptx_ : kind == 'l' ? ltoir_ : cubin_, image.data);
     for (const char* each : expressions) {
       const char* lowered = "";
       code = code ? code : get_lowered_(program, each, &lowered);
-      unit.names.emplace_back(each, lowered);
+      image.names.emplace_back(each, lowered);
     }
     std::string log;
-    if (code && program) read(program, log_size_, log_, log);
+    if (program) read(program, log_size_, log_, log);
     log.erase(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
     destroy_(&program);
-    return code && log.empty() ? joined({"NVRTC: ", describe_(code)}) : describe_errors(log, expressions);
+    if (code) return log.empty() ? joined({"NVRTC: ", describe_(code)}) : describe_errors(log, expressions);
+    if (image.data.size() <= 1) return "NVRTC: the result is empty; an option asks for an image of another kind";
+    image.log = log;
+    return "";
   }
 
   // Since 13.3, NVRTC contains the headers of CUDA and CCCL. Unpacks them once for each version, into the
@@ -359,8 +221,8 @@ class Nvrtc {
   Code (*compile_)(Program program, int count, const char* const* options) = nullptr;
   Code (*get_lowered_)(Program program, const char* expression, const char** lowered) = nullptr;
   const char* (*describe_)(Code code) = nullptr;
-  GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr;
-  Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr;
+  GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr, ltoir_size_ = nullptr;
+  Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr, ltoir_ = nullptr;
   // Available since 13.3.
   Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;
   Code (*describe_headers_)(BundledHeaders* bundled, const char** log) = nullptr;

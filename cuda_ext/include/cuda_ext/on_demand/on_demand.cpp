@@ -4,11 +4,16 @@
 #include "../loader/demand.hpp"
 #include "../loader/failure.hpp"
 #include "../loader/text.hpp"
+#include "image.hpp"
+#include "nvjitlink.hpp"
 #include "nvrtc.hpp"
+#include "source.hpp"
 #include "store.hpp"
+#include "toolkit.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,23 +26,37 @@ inline namespace CUDA_EXT_ABI {
 namespace {
 
 // Change it whenever the same key must have another result.
-constexpr std::string_view key_format = "cuda-ext on demand in C++ 2";
+constexpr std::string_view key_format = "cuda-ext on demand in C++ 3";
 
-std::string encode_entry(const CompiledUnit& unit) {
-  std::string bytes = encode({unit.architecture, unit.image});
-  for (const auto& [expression, lowered] : unit.names) bytes += encode({expression, lowered});
+std::string encode_entry(const Image& image) {
+  std::string bytes = encode({image.architecture, image.data, image.log});
+  for (const auto& [expression, lowered] : image.names) bytes += encode({expression, lowered});
   return bytes;
 }
 
-// Reads the unit of an entry; returns nullptr if `content` is not an entry.
-std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
+// Reads the image of an entry; returns nullptr if `content` is not an entry.
+std::unique_ptr<Image> decode_entry(const std::string& content) {
   const std::vector<std::string_view> fields = decode(content);
-  if (fields.empty() || fields.size() % 2) return nullptr;
-  auto unit = std::make_unique<CompiledUnit>();
-  unit->architecture = fields[0];
-  unit->image = fields[1];
-  for (std::size_t i = 2; i < fields.size(); i += 2) unit->names.emplace_back(fields[i], fields[i + 1]);
-  return unit;
+  if (fields.size() % 2 == 0) return nullptr;
+  auto image = std::make_unique<Image>();
+  image->architecture = fields[0];
+  image->data = fields[1];
+  image->log = fields[2];
+  for (std::size_t i = 3; i < fields.size(); i += 2) image->names.emplace_back(fields[i], fields[i + 1]);
+  return image;
+}
+
+// Returns the entry of `key`. If there is none, `make` makes it, once for all processes, unless it fails.
+template <class Make>
+Result<std::unique_ptr<Image>> find_or_make(const std::string& key, const Make& make) {
+  const Store store;
+  if (auto known = decode_entry(store.get(key))) return known;
+  const auto lock = store.lock(key);
+  if (auto known = decode_entry(store.get(key))) return known;
+  auto image = std::make_unique<Image>();
+  if (Failure failed = make(*image)) return failed;
+  store.put(key, encode_entry(*image));
+  return image;
 }
 
 // The toolkit for this machine's driver, found at the first use.
@@ -52,139 +71,62 @@ const Nvrtc& open_nvrtc() {
   return nvrtc;
 }
 
-std::vector<const char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<const char*> all;
-  for (const std::string& text : texts) all.push_back(text.c_str());
-  return all;
+// The toolkit's nvJitLink, opened at the first use.
+const NvJitLink& open_linker() {
+  static const NvJitLink linker(find_toolkit().linker);
+  return linker;
 }
 
-// Compiles `recipe` for the GPU of `demand`.
-Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions, const Demand& demand,
-                       CompiledUnit& unit) {
+// Compiles `recipe` for `target`, which is an architecture or the capability of a GPU.
+Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions, const std::string& target,
+                       Image& image) {
   const Nvrtc& nvrtc = open_nvrtc();
+  if (!nvrtc.reason.empty()) return failure(ErrorKind::toolchain, {nvrtc.reason});
   const std::vector<int>& known = nvrtc.architectures;
-  const auto newer = std::upper_bound(known.begin(), known.end(), demand.capability);
+  const Architecture wanted(target);
+  const int number = wanted.number ? wanted.number : std::atoi(target.c_str());
+  const auto newer = std::upper_bound(known.begin(), known.end(), number);
   if (newer == known.begin()) {
     return failure(ErrorKind::compilation,
-                   {"nvrtc ", nvrtc.version, " cannot compile for sm_", demand.capability,
-                    ": it begins with sm_", known.front(), "; older GPUs require an older CUDA"});
+                   {"nvrtc ", nvrtc.version, " cannot compile for sm_", number, ": it begins with sm_",
+                    known.front(), "; older GPUs require an older CUDA"});
   }
   // For a GPU that is newer than the compiler, compile a cubin of the same generation, or else PTX.
-  const int target = newer[-1];
-  unit.architecture = joined({target / 10 == demand.capability / 10 ? "sm_" : "compute_", target,
-                              recipe.is_specific && target == demand.capability ? "a" : ""});
-  std::vector<std::string> options{"-arch=" + unit.architecture};
+  const int nearest = newer[-1];
+  if (wanted.number && nearest != number) {
+    return failure(ErrorKind::compilation, {"nvrtc ", nvrtc.version, " cannot compile for ", target,
+                                            "; the nearest that it knows is sm_", nearest});
+  }
+  image.architecture = wanted.number ? target
+                                     : joined({nearest / 10 == number / 10 ? "sm_" : "compute_", nearest,
+                                               recipe.is_specific && nearest == number ? "a" : ""});
+  const bool is_lto = wanted.kind == "lto";
+  std::vector<std::string> options{"-arch=" + (is_lto ? "sm_" + wanted.target() : image.architecture)};
+  if (is_lto) options.push_back("-dlto");
   options.insert(options.end(), recipe.options.begin(), recipe.options.end());
   const std::string given = recipe.text + encode_list(recipe.options);
   const bool may_include = given.find("include") != given.npos;
   Paths directories = find_toolkit().include_directories;
   if (auto failed = may_include ? nvrtc.unpack_headers(directories) : nullptr) return failed;
   for (const fs::path& directory : directories) options.push_back("-I" + directory.string());
-  const std::string log = nvrtc.compile(recipe, pointers(options), expressions, unit);
+  const std::string log = nvrtc.compile(recipe, pointers(options), expressions, image);
   if (log.empty()) return nullptr;
   return failure(ErrorKind::compilation,
-                 {log, "\n(compiling ", recipe.name, " for ", unit.architecture, ")"});
+                 {log, "\n(compiling ", recipe.name, " for ", image.architecture, ")"});
 }
 
-std::size_t count_texts(const CompileOptions& options, std::string_view name) {
-  std::size_t count = 0;
-  for (const auto& text : options.texts) count += text.first == name;
-  return count;
+// Takes the image of `recipe` for `target` from the cache, or compiles it.
+Result<std::unique_ptr<Image>> obtain(const RecipeData& recipe, const Array<const char*>& expressions,
+                                      const std::string& target) {
+  const std::string key = sha256(encode({key_format, find_toolkit().identity, target, recipe.is_specific,
+                                         recipe.name, recipe.sha256}) +
+                                 encode_list(recipe.options) + encode_list(expressions));
+  return find_or_make(key, [&](Image& image) { return compile_recipe(recipe, expressions, target, image); });
 }
 
-// Finds options that NVRTC would refuse without a reason, or ignore; returns an empty string if there are
-// none.
-std::string find_mistake(const std::string& source, const std::vector<std::string>& names,
-                         const CompileOptions& options) {
-  std::string mistake = names.empty() ? "expected names of kernels, found none" : "";
-  const auto check = [&](const char* what, const std::string& text) {
-    if (text.empty()) mistake = joined({what, " is empty"});
-    if (text.find('\0') != text.npos) mistake = joined({what, " has a NUL character; remove it"});
-  };
-  check("source", source);
-  check("name", options.name);
-  for (const std::string& name : names) {
-    check("names: one", name);
-    if (name[0] == '&') mistake = joined({"names: '", name, "' is the address of a variable; name kernels"});
-  }
-  for (const auto& [name, text] : options.texts) {
-    if (count_texts(options, name) > 1) {
-      mistake = joined({"texts: two headers have the name '", name, "'; rename one"});
-    }
-    check("texts: the name of a header", name);
-    if (!text.empty()) check("texts: a header", text);
-  }
-  for (const std::string& option : options.options) {
-    check("options: one", option);
-    const std::string name = option.substr(0, option.find('='));
-    if (name == "-arch" || name == "--gpu-architecture") {
-      mistake = joined({"options: ", option, ": the architecture is that of the GPU; remove it"});
-    }
-    // These options add headers that the cache key would not cover.
-    if (option.compare(0, 2, "-I") == 0 || name == "--include-path" || name == "--pre-include") {
-      mistake = joined({"options: ", option, ": headers are found through include_directories and texts"});
-    }
-  }
-  for (const std::string& each : options.include_directories) {
-    if (!is_existing_directory(each)) {
-      mistake = joined({"include_directories: there is no directory '", each, "'; create it, or correct it"});
-    }
-  }
-  return mistake;
+Failure refuse(const std::string& name, const std::string& mistake) {
+  return failure(ErrorKind::argument, {name, name.empty() ? "" : ": ", mistake});
 }
-
-// The module of a source that is compiled at run time.
-struct SourceModule final : ModuleData {
-  SourceModule(const std::string& source, const std::vector<std::string>& names,
-               const CompileOptions& options)
-      : source_(source), options_(options), names_(names) {
-    std::string identity = encode({source_});
-    if (const HeaderData* embedded = options_.headers) {
-      identity += encode({embedded->sha256});
-      for (int i = 0; i < embedded->count; i++) {
-        if (count_texts(options_, embedded->names[i])) continue;
-        header_names_.push_back(embedded->names[i]);
-        header_texts_.push_back(embedded->texts[i]);
-      }
-    }
-    for (const auto& [header, text] : options_.texts) {
-      identity += encode({header, text});
-      header_names_.push_back(header.c_str());
-      header_texts_.push_back(text.c_str());
-    }
-    for (const std::string& directory : options_.include_directories) {
-      options_.options.push_back("-I" + directory);
-      const Files files = list_files(directory);
-      identity += encode({files.size()});
-      for (const auto& [time, size, path] : files) identity += encode({time, size, path});
-    }
-    sha256_ = hexadecimal(sha256(identity));
-    options_.options.push_back("--frandom-seed=" + options_.name);
-    option_texts_ = pointers(options_.options);
-    expressions_ = pointers(names_);
-    for (const char* each : expressions_) kernels_.push_back({each, "", 0, {}, {}, false});
-    const char* source_name = options_.name.c_str();
-    const char* key = sha256_.c_str();
-    headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), key};
-    recipe_ = {source_name, source_.c_str(), key, {option_texts_.data(), option_texts_.size()},
-               {expressions_.data(), expressions_.size()}, headers, options_.is_specific, ""};
-    on_demand_ = {fulfil_demand, {&recipe_, 1}, {}};
-    unit_ = {source_name, {}, "none; PTX: none"};
-    static_cast<ModuleData&>(*this) = {open_module, source_name, "nvrtc", true, {&unit_, 1},
-                                       {kernels_.data(), kernels_.size()}, {}, {}, headers, &on_demand_};
-  }
-
- private:
-  const std::string source_;
-  CompileOptions options_;
-  const std::vector<std::string> names_;
-  std::string sha256_;
-  std::vector<const char*> header_texts_, header_names_, option_texts_, expressions_;
-  std::vector<KernelData> kernels_;
-  RecipeData recipe_{};
-  UnitData unit_{};
-  OnDemandData on_demand_{};
-};
 
 }  // namespace
 
@@ -193,31 +135,106 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
   const char* expression = demand.expression.c_str();
   const Array<const char*> expressions =
       *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
-  const Store store;
-  const std::string key = sha256(encode({key_format, find_toolkit().identity, demand.capability,
-                                         recipe.is_specific, recipe.name, recipe.sha256}) +
-                                 encode_list(recipe.options) + encode_list(expressions));
-  demand.compiled = decode_entry(store.get(key));
-  if (demand.compiled) return;
-  const auto lock = store.lock(key);
-  demand.compiled = decode_entry(store.get(key));
-  if (demand.compiled) return;
-  demand.unavailable = open_nvrtc().reason;
-  if (!demand.unavailable.empty()) return;
-  auto unit = std::make_unique<CompiledUnit>();
-  demand.reason = compile_recipe(recipe, expressions, demand, *unit);
-  if (demand.reason) return;
-  store.put(key, encode_entry(*unit));
-  demand.compiled = std::move(unit);
+  auto image = obtain(recipe, expressions, joined({demand.capability}));
+  if (image) {
+    demand.compiled = std::move(*image);
+  } else if (image.error().kind == ErrorKind::toolchain && !open_nvrtc().reason.empty()) {
+    demand.unavailable = image.error().message;
+  } else {
+    demand.reason = std::move(image).failure();
+  }
+}
+
+CUDA_EXT_WEAK Result<Image> try_compile_image(const std::string& source, const std::vector<std::string>& names,
+                                              const CompileOptions& options) noexcept {
+  return guarded([&]() -> Result<Image> {
+    const std::string mistake = find_mistake(source, names, options, Product::image);
+    if (!mistake.empty()) return refuse(options.name, mistake);
+    std::string target = options.architecture;
+    if (target.empty()) {
+      auto capability = current_capability();
+      if (!capability) return std::move(capability).failure();
+      target = joined({*capability});
+    }
+    const SourceModule module(source, names, options);
+    auto image = obtain(module.recipe(), module.recipe().instantiate, target);
+    if (image) return std::move(**image);
+    if (image.error().kind != ErrorKind::toolchain) return std::move(image).failure();
+    return failure(ErrorKind::toolchain, {options.name, " cannot be compiled: ", image.error().message});
+  });
+}
+
+CUDA_EXT_WEAK Result<Image> try_link_images(const std::vector<Image>& images, const std::string& architecture,
+                                            const std::vector<std::string>& options) noexcept {
+  return guarded([&]() -> Result<Image> {
+    Image linked;
+    linked.architecture = architecture;
+    if (!images.empty() && architecture.empty()) {
+      const Architecture first(images[0].architecture);
+      if (first.number) linked.architecture = "sm_" + first.target();
+    }
+    const Architecture target(linked.architecture);
+    if (images.empty()) return refuse("link_images", "expected images, found none");
+    if (!target.number || target.kind == "lto") {
+      return refuse("link_images", joined({"architecture: '", linked.architecture,
+                                           "' is none of a linked image; write one such as sm_90, or compute_90"}));
+    }
+    std::vector<std::string> all{"-arch=sm_" + target.target()};
+    if (target.kind == "compute") all.push_back("-ptx");
+    const auto is_lto = [](const Image& image) { return image.architecture[0] == 'l'; };
+    if (std::any_of(images.begin(), images.end(), is_lto)) all.push_back("-lto");
+    all.insert(all.end(), options.begin(), options.end());
+    const auto spelled = pointers(all);
+    std::string identity =
+        encode({key_format, find_toolkit().linker_identity}) + encode_list({spelled.data(), spelled.size()});
+    for (const Image& image : images) identity += encode({image.data});
+    auto made = find_or_make(sha256(identity), [&](Image& image) -> Failure {
+      const NvJitLink& linker = open_linker();
+      if (!linker.reason.empty()) return failure(ErrorKind::toolchain, {linker.reason});
+      image.architecture = linked.architecture;
+      const std::string log = linker.link(images, spelled, image);
+      if (log.empty()) return nullptr;
+      return failure(ErrorKind::compilation, {log, "\n(linking for ", image.architecture, ")"});
+    });
+    if (!made) return std::move(made).failure();
+    for (const Image& image : images) {
+      for (const auto& [expression, lowered] : image.names) {
+        if (!(*made)->lowered_name(expression)) (*made)->names.emplace_back(expression, lowered);
+      }
+    }
+    return std::move(**made);
+  });
+}
+
+CUDA_EXT_WEAK Result<Library> try_load_image(Image image, std::string name) noexcept {
+  return guarded([&]() -> Result<Library> {
+    const Architecture architecture(image.architecture);
+    const Cubin cubin(image.data);
+    const bool is_ptx = architecture.kind == "compute" && image.data.find(".target") != image.data.npos;
+    std::string mistake;
+    if (!architecture.number) mistake = joined({"architecture: '", image.architecture, "' is none; ", architectures});
+    if (architecture.kind == "lto" || (cubin.is_whole() && cubin.is_relocatable())) {
+      mistake = "the image has to be linked; use link_images()";
+    } else if (mistake.empty() && !is_ptx && !(architecture.kind == "sm" && cubin.is_whole())) {
+      mistake = joined({"the data is no whole image for ", image.architecture, "; keep what compile_image() returned"});
+    }
+    if (!mistake.empty()) return refuse(name, mistake);
+    return open_owned(std::shared_ptr<ImageModule>(new ImageModule(std::move(image), std::move(name))));
+  });
 }
 
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                                           const CompileOptions& options) noexcept {
   return guarded([&]() -> Result<Library> {
-    const std::string mistake = find_mistake(source, names, options);
+    const std::string mistake = find_mistake(source, names, options, Product::library);
+    if (!mistake.empty()) return refuse(options.name, mistake);
+    if (!options.architecture.empty()) {
+      auto image = try_compile_image(source, names, options);
+      if (!image) return std::move(image).failure();
+      return try_load_image(*std::move(image), options.name);
+    }
     // std::make_shared has a tag that gcc makes a unique symbol, as std::to_string has one.
-    if (mistake.empty()) return open_source(std::shared_ptr<SourceModule>(new SourceModule(source, names, options)));
-    return failure(ErrorKind::argument, {options.name, options.name.empty() ? "" : ": ", mistake});
+    return open_owned(std::shared_ptr<SourceModule>(new SourceModule(source, names, options)));
   });
 }
 
