@@ -72,9 +72,9 @@ def build(
 ) -> None:
     """Compile the kernels of a project in place.
 
-    DIR is the directory of the project's pyproject.toml, by default the current one. The command writes the
-    packages that the [tool.cuda_ext] table describes into the source tree, among the Python modules. Version
-    control ignores them. It compiles only what has changed, and installs nothing.
+    DIR is the directory of the project's pyproject.toml, by default the current one. The command compiles
+    only what has changed, and installs nothing. It writes the packages that the [tool.cuda_ext] table
+    describes into the source tree, among the Python modules. Version control ignores them.
 
     For another build tool, --output chooses the directory; other files there stay. --depfile tells that tool
     when to run this command again. The outputs in the depfile are the directories of the top-level packages.

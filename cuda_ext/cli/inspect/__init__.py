@@ -43,7 +43,7 @@ def inspect(
     installed module. With OTHER, the command shows the changes from WHAT to OTHER. It imports nothing and
     needs no GPU.
 
-    It reports damaged modules and shows the others. The exit code is then 1.
+    If a module is damaged, the command reports it, shows the others, and ends with exit code 1.
     """
     from cuda_ext.cli.inspect.reading import read_contents
 
