@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median, quantiles
@@ -16,6 +17,7 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _MICROSECONDS = 1000.0  # of the milliseconds that the driver counts in
 _LONG = 300.0  # the least microseconds of a graph: shorter ones are as long as the events' resolution
 _MOST = 100  # launches in a graph
+_RISE = 0.3  # seconds
 
 
 class Timer:
@@ -27,6 +29,12 @@ class Timer:
         self._events = [self._driver.query("cuEventCreate", OUT, 0) for _ in range(2)]
         self._flushed = max(2 * device.attribute(_L2_SIZE), 1 << 20)
         self._memory = 0
+
+    def occupy(self, launch: Callable[[], object]) -> None:
+        """Launch until the GPU's clocks, which are low while it is idle, have risen."""
+        end = time.monotonic() + _RISE
+        while time.monotonic() < end:
+            self._between(launch)
 
     def warm(self, launch: Callable[[], object], rounds: int) -> tuple[float, float]:
         """Return the median microseconds of a launch, and the distance of the quartiles relative to it."""

@@ -26,25 +26,27 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 MODULE = "tuned.kernels"
-# The sizes that are measured, and others between them.
+# The sizes that are measured, in steps of two, and others between them.
 SIZES: dict[str, tuple[list[dict[str, int]], list[dict[str, int]]]] = {
     "gemm": (
-        [{"m": s, "n": s, "k": s} for s in (256, 1024, 4096)] + [{"m": 128, "n": 4096, "k": 4096}],
-        [{"m": s, "n": s, "k": s} for s in (640, 2048)] + [{"m": 256, "n": 3072, "k": 4096}],
+        [{"m": s, "n": s, "k": s} for s in (256, 512, 1024, 2048, 4096)]
+        + [{"m": m, "n": 4096, "k": 4096} for m in (128, 512)],
+        [{"m": s, "n": s, "k": s} for s in (640, 1536, 3072)] + [{"m": 192, "n": 3072, "k": 4096}],
     ),
     "row_sums": (
         [
-            {"rows": r, "columns": c}
-            for r, c in ((64, 1 << 20), (1024, 1 << 16), (1 << 14, 4096), (1 << 18, 256))
+            {"rows": r, "columns": (1 << 26) // r}
+            for r in (64, 1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18)
         ],
-        [{"rows": r, "columns": c} for r, c in ((200, 1 << 18), (4096, 1 << 14), (1 << 16, 1000))],
+        [{"rows": r, "columns": c} for r, c in ((100, 500_000), (3000, 1 << 14), (50_000, 1000))],
     ),
     "matmul": (
-        [{"M": s, "N": s, "K": s} for s in (256, 1024, 4096)] + [{"M": 128, "N": 4096, "K": 4096}],
-        [{"M": s, "N": s, "K": s} for s in (640, 2048)] + [{"M": 256, "N": 3072, "K": 4096}],
+        [{"M": s, "N": s, "K": s} for s in (256, 512, 1024, 2048, 4096)]
+        + [{"M": m, "N": 4096, "K": 4096} for m in (128, 512)],
+        [{"M": s, "N": s, "K": s} for s in (640, 1536, 3072)] + [{"M": 192, "N": 3072, "K": 4096}],
     ),
     "attention": (
-        [{"heads": 32, "length": s} for s in (512, 4096)] + [{"heads": 4, "length": 2048}],
+        [{"heads": h, "length": s} for h in (4, 32) for s in (512, 2048, 4096)],
         [{"heads": 32, "length": 1536}, {"heads": 8, "length": 2048}],
     ),
 }
