@@ -29,23 +29,29 @@ if TYPE_CHECKING:
       cuda-ext record --check
     """,
 )
-@click.option("--project", metavar="DIR", default=".", type=DIRECTORY, help="The project; by default, here.")
+@click.option(
+    "--project",
+    metavar="DIR",
+    default=".",
+    type=DIRECTORY,
+    help="The project; by default, the current directory.",
+)
 @click.option(
     "--records", metavar="DIR", type=DIRECTORY, help=f"The records; by default, {PLACE} in the project."
 )
-@click.option("--write", is_flag=True, help="Add what was launched to pyproject.toml, if it is not built.")
-@click.option("--check", is_flag=True, help="Fail if pyproject.toml does not build what was launched.")
+@click.option("--write", is_flag=True, help="Add launched kernels that are not built to pyproject.toml.")
+@click.option("--check", is_flag=True, help="Fail if a launched kernel is not built.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 def record(project: Path, records: Path | None, write: bool, check: bool, program: Sequence[str]) -> None:
     """Record the launches of a program, and build them.
 
-    Each launch of a kernel in a Python process of PROGRAM is recorded once, with types, constants, shapes and
-    the grid: those of modules of kernels, of Triton, cuTile and CuPy. Records of several runs add up. Without
-    a GPU, launches of Triton and cuTile are not executed, so PROGRAM computes no results. Its exit code is
-    that of this command.
+    The command runs PROGRAM. It records each different launch of its Python processes once, with types,
+    constants, shapes and the grid: launches of modules of kernels, of Triton, cuTile and CuPy. Records of
+    several runs add up. Without a GPU, launches of Triton and cuTile are not executed, so PROGRAM computes no
+    results. The command ends with the exit code of PROGRAM.
 
-    --write adds what was launched, and is not built, to `instantiate` in pyproject.toml; nothing is removed.
-    It needs cuda-ext[record]. --check names it and fails, for example in continuous integration.
+    --write adds launched kernels that are not built to `instantiate` in pyproject.toml, and removes nothing.
+    It needs cuda-ext[record]. --check lists these kernels and fails, for example in continuous integration.
     """
     found = find_project(project)
     root = found.root

@@ -22,26 +22,39 @@ from cuda_ext.cli.terminal import DIRECTORY, TEXT
     """
 )
 @click.argument("module", type=TEXT)
-@click.option("--kernel", "names", metavar="NAME", type=TEXT, multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--kernel",
+    "names",
+    metavar="NAME",
+    type=TEXT,
+    multiple=True,
+    help="Measure only this kernel; repeatable.",
+)
 @click.option(
     "--case",
     "cases",
     metavar="TEXT",
     type=TEXT,
     multiple=True,
-    help="Measure this: values of arguments, lists for all combinations; repeatable.",
+    help="Measure this case: values of arguments, or lists for all combinations; repeatable.",
 )
 @click.option("--check", is_flag=True, help="Measure what the package has, and write nothing.")
-@click.option("--limit", metavar="SECONDS", type=click.FloatRange(1), help="End after so many seconds.")
+@click.option("--limit", metavar="SECONDS", type=click.FloatRange(1), help="Stop after so many seconds.")
 @click.option(
     "--patience",
     metavar="SECONDS",
     type=click.FloatRange(0.1),
     default=20,
     show_default=True,
-    help="A candidate that takes longer hangs.",
+    help="Give up a candidate that takes longer.",
 )
-@click.option("--project", metavar="DIR", type=DIRECTORY, default=".", help="Write tuning/*.json there.")
+@click.option(
+    "--project",
+    metavar="DIR",
+    type=DIRECTORY,
+    default=".",
+    help="The project to write tuning/KERNEL.json to.",
+)
 def tune(
     module: str,
     names: Sequence[str],
@@ -53,12 +66,12 @@ def tune(
 ) -> None:
     """Measure the candidates of kernels on this machine's GPU.
 
-    MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1, so no compiler
-    is needed. Each result is a line in tuning/KERNEL.json as soon as it is known, by which the next build
-    chooses. A command that was interrupted continues where it was.
+    MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1. You need no
+    compiler. The command writes each result at once, as a line of tuning/KERNEL.json, and the next build
+    chooses by these results. After an interruption, run the command again: it continues where it was.
 
-    With --check, the package may be any: it compares the candidates that it has, for the measured cases or
-    those of --case, and exits with 1 if results differ.
+    --check takes any build of the package. It compares the candidates that the package has, for the measured
+    cases or those of --case. If their results differ, the exit code is 1.
     """
     from cuda_ext.tuning.campaign import Campaign, parse_cases
     from cuda_ext.tuning.measure import Bench
