@@ -158,7 +158,8 @@ class TuningTable:
             elif not entry.failed:
                 sm = entry.sm or (int(entry.device[3:]) if is_capability(entry.device) else 0)
                 own = times.setdefault((sm, entry.device), {}).setdefault(values, {})
-                own.setdefault(tuple(sorted(entry.configuration.items())), entry.time)
+                if entry.time or not own:
+                    own.setdefault(tuple(sorted(entry.configuration.items())), entry.time or 1.0)
         choices = [*_merged(conditional), *choose_by_gpu(times, names)]
         default = self.default or {}
         if self.is_complete:
