@@ -51,7 +51,7 @@ class Results:
             table = self._read()
             own = {_identity(each): each for each in self._own}
             kept = [each for each in table["tuned"] if _identity(each) not in own]
-            self.entries = sorted([*kept, *own.values()], key=_identity)
+            self.entries = sorted([*kept, *own.values()], key=_order)
             lines = ",\n".join(f"  {json.dumps(each)}" for each in self.entries)
             rest = {
                 name: value for name, value in {**table, "key": list(self._key)}.items() if name != "tuned"
@@ -71,6 +71,13 @@ class Results:
         if not is_table or not all(isinstance(each, dict) for each in table["tuned"]):
             raise ConfigError("is no table of measurements", where=str(self.path), remedy="correct it")
         return table
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    """Return the sort key of an entry: the kernel, the GPU, the sizes, and the configuration."""
+    key = entry.get("key")
+    numbers = [each if isinstance(each, int) else 0 for each in key] if isinstance(key, list) else []
+    return str(entry.get("kernel")), str(entry.get("device")), numbers, _identity(entry)
 
 
 def _identity(entry: Entry) -> str:

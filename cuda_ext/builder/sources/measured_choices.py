@@ -71,7 +71,7 @@ def divide(
 
 def choose_by_gpu(
     times: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, float]]], names: Sequence[str]
-) -> Iterator[Choice]:
+) -> Iterator[tuple[Label, Choice]]:
     """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs."""
     gpus = sorted(times, key=lambda gpu: (gpu[0], is_capability(gpu[1]), gpu[1]))
     last = dict(gpus)
@@ -82,7 +82,7 @@ def choose_by_gpu(
             regions.setdefault(label, []).append((on_gpus + condition, points))
         for label, parts in regions.items():
             measured = tuple(Measured(device, point) for _, points in parts for point in points)
-            yield Choice(dict(label), tuple(condition for condition, _ in parts), measured)
+            yield label, Choice({}, tuple(condition for condition, _ in parts), measured)
 
 
 def on_device(device: str, sm: int) -> Condition:

@@ -14,7 +14,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Any, NamedTuple
 
-from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
+from cuda_ext.builder.config.kinds import Kind, array, check_values, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
 from cuda_ext.builder.sources.measured_choices import Label, Point, choose_by_gpu, is_capability, on_device
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
@@ -85,6 +85,7 @@ class TuningTable:
             data = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"is not valid JSON: {error}", where=name, remedy="correct it") from None
+        check_values(data, f"{name}: table")
         values = _TABLE.check(data, f"{name}: table")
         return cls(name, values.get("key", ()), values.get("tuned", ()), values.get("default"))
 
@@ -113,8 +114,8 @@ class TuningTable:
         stale = [entry for entry in stale if entry.source and entry.source != digest]
         yield f"{self.name}: {len(self.used)} of {format_count(len(self.tuned), 'entry', 'entries')} used"
         for entries, what in (
-            (unused, "fit no kernel, candidate or type of the build"),
-            (stale, "were measured before the source changed; cuda-ext tune measures again"),
+            (unused, "of no kernel, candidate or type in this build"),
+            (stale, "measured before the source changed; cuda-ext tune measures again"),
         ):
             if entries:
                 first = entries[0].where.partition(": ")[2].removeprefix("table.")
@@ -159,8 +160,12 @@ class TuningTable:
                 sm = entry.sm or (int(entry.device[3:]) if is_capability(entry.device) else 0)
                 own = times.setdefault((sm, entry.device), {}).setdefault(values, {})
                 if entry.time or not own:
-                    own.setdefault(tuple(sorted(entry.configuration.items())), entry.time or 1.0)
-        choices = [*_merged(conditional), *choose_by_gpu(times, names)]
+                    own.setdefault(_label(entry.configuration), entry.time or 1.0)
+        spelled = {_label(each): each for each in (*(e.configuration for e in self.tuned), *self.candidates)}
+        by_gpu = (
+            choice._replace(configuration=spelled[label]) for label, choice in choose_by_gpu(times, names)
+        )
+        choices = [*_merged(conditional), *by_gpu]
         default = self.default or {}
         if self.is_complete:
             taken = [default, *(choice.configuration for choice in choices)]
@@ -212,6 +217,10 @@ class TuningTable:
             compared.append(expect(value, int, here, "an integer"))
             check_comparable(Term(name, "==", compared[-1]), each.parameters, here)
         return tuple(compared)
+
+
+def _label(configuration: _Configuration) -> Label:
+    return tuple(sorted(configuration.items()))
 
 
 def _merged(choices: Sequence[Choice]) -> Iterator[Choice]:

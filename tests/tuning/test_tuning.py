@@ -1,0 +1,335 @@
+"""Candidates from the table to the launch: built, measured under the fake driver, chosen, and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.builder.session import build_project
+from tests.fixtures.loader import run_script
+from tests.fixtures.projects import load, refusal, write_importable, write_project
+
+pytestmark = pytest.mark.host_compiler
+
+TABLE = """
+[tool.cuda_ext.modules."p.kernels"]
+architectures = ["sm_90"]
+emit = "cubin"
+jit = false
+
+[[tool.cuda_ext.modules."p.kernels".tune]]
+kernel = "scale<{T}, {TILE}, {MORE}>"
+T = ["float"]
+TILE = [64, 128]
+MORE = [1, 2]
+when = "TILE * MORE <= 256"
+default = { TILE = 128, MORE = 1 }
+key = ["n"]
+block = "TILE"
+shared = "TILE * 4"
+grid = "cdiv(n, TILE * MORE)"
+arrays = { x = "n", y = "n" }
+"""
+SOURCE = """
+template <class T, int TILE, int MORE> __global__ void scale(const T* x, T* y, int n) {
+  for (int i = (blockIdx.x * TILE + threadIdx.x) * MORE, k = 0; k < MORE; k++)
+    if (i + k < n) y[i + k] = x[i + k];
+}
+extern "C" __global__ void plain(int* x) { *x = 1; }
+"""
+# The microseconds of each candidate: the first is the fastest for few blocks, the second for many.
+TIMES = "Li64ELi1E=1+0.1,Li64ELi2E=3+0.01,Li128ELi1E=4+0.1,Li128ELi2E=6+0.5"
+
+Tune = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package of all candidates."""
+    root, site = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("site")
+    (package,) = build_with(write_project(root, TABLE, {"device/scale.cu": SOURCE}), CUDA_EXT_CANDIDATES="1")
+    write_importable(package, site)
+    return site
+
+
+def build_with(root: Path, log: list[str] | None = None, **variables: str) -> list[Any]:
+    return build_project(
+        load(root), log.append if log is not None else lambda _: None, {**os.environ, **variables}
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write_project(tmp_path / "project", TABLE, {"device/scale.cu": SOURCE})
+
+
+@pytest.fixture
+def tune(everything: Path, project: Path, fake_driver: Path) -> Tune:
+    """Runs ``cuda-ext tune`` with arguments, and settings of the fake driver; returns the lines it prints."""
+
+    def run(*arguments: str, site: Path = everything, status: int = 0, **settings: str) -> list[str]:
+        environment = {f"FAKE_CUDA_{name.upper()}": value for name, value in settings.items()}
+        environment |= {
+            "PYTHONPATH": str(site),
+            "LD_LIBRARY_PATH": str(fake_driver),
+            "FAKE_CUDA_LOG": os.devnull,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "cuda_ext",
+            "tune",
+            "p.kernels",
+            "--project",
+            str(project),
+            *arguments,
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    return run
+
+
+def entries(project: Path) -> list[dict[str, Any]]:
+    table = json.loads((project / "tuning/scale.json").read_text())
+    assert table["key"] == ["n"]
+    found: list[dict[str, Any]] = table["tuned"]
+    return found
+
+
+def named(entry: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(entry["config"]["kwargs"].values())
+
+
+def test_measurements_choose_the_kernel_of_a_launch(
+    tune: Tune, project: Path, tmp_path: Path, fake_driver: Path
+) -> None:
+    lines = tune("--case", "n=[100, 100000]", kernels=TIMES, names="NVIDIA H200")
+    assert lines == [
+        "NVIDIA H200, sm_90, CUDA 13.0",
+        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, 3.42 times as fast as the default",
+        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, 7.60 times as fast as the default",
+    ]
+    found = entries(project)
+    assert [(each["key"], named(each)) for each in found] == [
+        ([n], each) for n in (100, 100000) for each in ((128, 1), (128, 2), (64, 1), (64, 2))
+    ]
+    assert {(each["device"], each["sm"], each["driver"]) for each in found} == {("NVIDIA H200", 90, "13.0")}
+    log: list[str] = []
+    (package,) = build_with(project, log)
+    assert any("tuning/scale.json: 8 of 8 entries used" in line for line in log)
+    # The two that were chosen, and the default.
+    assert package.kernels == (
+        "plain",
+        "scale<float>",
+        "scale<float> if sm == 90 and n <= 3162",
+        "scale<float> if sm == 90 and n >= 3163",
+    )
+    assert sum(name.endswith(".cubin") for name in package.files) == 3
+    assert Path("tuning/scale.json") in load(project).source_files()
+    write_importable(package, tmp_path)
+    script = """
+    from p import kernels
+    grid = lambda given: -(-given["n"] // (given["TILE"] * given["MORE"]))
+    for n in (100, 3000, 4000, 200, 100000):  # the bound is the middle in log2
+        kernels.scale(4096, 8192, n, grid=grid)
+    kernels.scale["float"][1](4096, 8192, 1)
+    kernels.scale["float"].explain(4096, 8192, 90, grid=1)
+    """
+    run = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_NAMES": "NVIDIA H200"}
+    done = run_script(script, tmp_path, **run)
+    launched = [launch.partition("scaleIf")[2].partition(" stream")[0] for launch in done.launches]
+    small, large = "Li64ELi1EEvPKT_PS0_i", "Li64ELi2EEvPKT_PS0_i"
+    assert launched == [
+        f"{small} grid=2,1,1 block=64,1,1 shared=256",
+        f"{small} grid=47,1,1 block=64,1,1 shared=256",
+        f"{large} grid=32,1,1 block=64,1,1 shared=256",
+        f"{small} grid=4,1,1 block=64,1,1 shared=256",
+        f"{large} grid=782,1,1 block=64,1,1 shared=256",
+        f"{small} grid=1,1,1 block=64,1,1 shared=256",
+    ]
+    assert "measured on NVIDIA H200 for n = 100" in done.output[1]
+    checked = tune("--check", site=tmp_path, kernels=TIMES, names="NVIDIA H200")
+    assert checked[1:] == [
+        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, the fastest; the results of 3 agree",
+        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, the fastest; the results of 3 agree",
+    ]
+    slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=9,Li128ELi1E=3,Li64ELi2E=1:wrong", status=1)
+    assert slower[1] == (
+        "scale<float> n=100: 9 us with TILE=64, MORE=1, 200.0% slower than TILE=128, MORE=1; "
+        "TILE=64, MORE=2 computes other bits than the default"
+    )
+
+
+def test_gpus_of_one_capability_are_told_apart_by_their_names(
+    tmp_path: Path, fake_driver: Path, project: Path
+) -> None:
+    def entry(gpu: str, more: int) -> dict[str, Any]:
+        config = {"kwargs": {"TILE": 64, "MORE": more}}
+        return {"device": gpu, "sm": 90, "key": [100], "config": config, "time": 1.5}
+
+    tuned = [entry("NVIDIA H100 PCIe", 1), entry("NVIDIA H200", 2)]
+    write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+    (package,) = build_with(project)
+    write_importable(package, tmp_path)
+    script = "from p import kernels\nkernels.scale(4096, 8192, 9, grid=1)"
+    for gpu, more in (("NVIDIA H100 PCIe", 1), ("NVIDIA H200", 2), ("NVIDIA GH200 480GB", 2)):
+        done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), FAKE_CUDA_NAMES=gpu)
+        assert f"Li64ELi{more}E" in done.launches[0], gpu
+
+
+FAULTS = {
+    "hangs": "hangs: it takes more than 1 seconds",
+    "crashes": "ends the process, with 139",
+    "700": "cuLaunchKernel failed: FAKE_ERROR_700 (700)",
+    "wrong": "computes other bits than the default",
+    "2": "cuLaunchKernel failed: FAKE_ERROR_2 (2)",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_candidate_that_fails_is_left_out_with_the_reason(tune: Tune, project: Path, fault: str) -> None:
+    lines = tune(
+        "--case",
+        "n=100",
+        "--patience",
+        "1",
+        kernels=TIMES.replace("Li64ELi1E=1", f"Li64ELi1E=1+0:{fault},Li0E=1"),
+    )
+    assert "us with TILE=64, MORE=2" in lines[-1]
+    assert lines[-1].endswith("; 1 of 4 candidates fail")
+    (failed,) = (each for each in entries(project) if "failed" in each)
+    assert named(failed) == (64, 1)
+    assert FAULTS[fault] in failed["failed"]
+    assert "time" not in failed
+
+
+def test_a_default_that_fails_ends_the_case_in_words(tune: Tune, project: Path) -> None:
+    lines = tune("--case", "n=100", kernels="Li128ELi1E=1+0:700")
+    assert lines[1].startswith("scale<float> n=100: cannot be measured: ")
+    assert not (project / "tuning").exists()
+
+
+def test_a_run_goes_on_where_it_was(tune: Tune, project: Path) -> None:
+    tune("--case", "n=[100, 200]", kernels=TIMES)
+    found = entries(project)
+    kept = [each for each in found if each["key"] == [100]]
+    table = {"key": ["n"], "tuned": [*kept, {"device": "sm_80", "key": [7], "config": {}, "time": 1}]}
+    (project / "tuning/scale.json").write_text(json.dumps(table))
+    lines = tune("--case", "n=[100, 200]", kernels="=5")
+    assert "(measured before)" in lines[1]
+    assert "(measured before)" not in lines[2]
+    after = entries(project)
+    assert [each for each in after if each["key"] == [100]] == kept
+    assert [each["time"] for each in after if each["key"] == [200]] == [5.0] * 4
+    # Entries of others stay.
+    assert any(each["device"] == "sm_80" for each in after)
+
+
+def test_two_runs_at_once_keep_the_entries_of_both(tune: Tune, project: Path) -> None:
+    threads = [
+        threading.Thread(target=tune, args=("--case", f"n={n}"), kwargs={"kernels": TIMES})
+        for n in (100, 300)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted({each["key"][0] for each in entries(project)}) == [100, 300]
+    assert len(entries(project)) == 8
+
+
+def test_a_gpu_that_throttles_is_noticed(tune: Tune) -> None:
+    assert "throttles" in tune("--case", "n=100", kernels=TIMES, slower="0.2")[1]
+    assert "throttles" not in tune("--case", "n=200", kernels=TIMES)[1]
+
+
+def test_wrong_calls_are_answered(tune: Tune) -> None:
+    assert tune("--case", "n=", status=1)[-1].startswith("'n=' is no case: ")
+    assert (
+        "has no candidates of a kernel 'scal'; did you mean 'scale'?"
+        in tune("--kernel", "scal", status=1)[-1]
+    )
+    assert "cannot be measured: arrays.x: n: n is not known" in tune("--case", "m=3")[-1]
+
+
+def test_entries_that_fit_nothing_and_those_of_another_source_are_said(project: Path) -> None:
+    config = {"kwargs": {"TILE": 64, "MORE": 1}}
+    tuned = [
+        {"device": "sm_90", "key": [100], "config": config, "time": 1, "source": "0123"},
+        {"device": "sm_90", "key": [100], "config": {"kwargs": {"TILE": 65}}, "time": 1},
+        {"kernel": "scale<double>", "device": "sm_90", "key": [100], "config": config, "time": 1},
+    ]
+    write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+    log: list[str] = []
+    build_with(project, log)
+    said = "\n".join(log)
+    assert "tuning/scale.json: 1 of 3 entries used" in said
+    assert "2 entries of no kernel, candidate or type in this build: tuned[1]" in said
+    assert "1 entry measured before the source changed" in said
+
+
+ONE = '{"tuned": [{"device": "sm_90", "key": [KEY], "config": {"kwargs": {"TILE": 64, "MORE": 1}}}]}'
+HOSTILE = {
+    "[" * 100_000: "is not valid JSON",
+    '{"tuned": 3}': "table.tuned: expected an array of tables, found 3",
+    ONE.replace("sm_90", "sm_90\\u001b").replace("KEY", "1"): "has a control character",
+    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "is no compute capability",
+    ONE.replace("KEY]", '1], "time": 1e999'): "expected a positive number",
+    ONE.replace("KEY]", '1], "time": -1'): "expected a positive number",
+    ONE.replace("KEY]", '1], "sm": 9000'): "expected a compute capability",
+    ONE.replace("KEY", '"n"'): "expected integers",
+    ONE.replace("KEY", ""): "has 0 values",
+    ONE.replace("KEY", str(1 << 70)): "64 bits",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_damaged_table_is_an_error_with_its_place(project: Path, text: str) -> None:
+    write_project(project, TABLE, {"tuning/scale.json": text})
+    answer = refusal(project)
+    assert answer.startswith(("tuning/scale.json", "p.kernels"))
+    assert HOSTILE[text] in answer
+
+
+def test_candidates_that_need_too_much_shared_memory_are_left_out(tmp_path: Path) -> None:
+    table = TABLE.replace('shared = "TILE * 4"', 'shared = "TILE * TILE * MORE * 8"').replace(
+        "[64, 128]", "[64, 128]"
+    )
+    log: list[str] = []
+    root = write_project(
+        tmp_path,
+        table.replace("default = { TILE = 128", "default = { TILE = 64"),
+        {"device/scale.cu": SOURCE},
+    )
+    build_with(root, log, CUDA_EXT_CANDIDATES="1")
+    said = [line for line in log if "left out" in line]
+    assert said == [
+        "scale<float, 128, 2>: left out for sm_90, where a block has less than 262,144 bytes of shared memory"
+    ]
+    static = "__shared__ T s[TILE * MORE * 90]; s[threadIdx.x] = x[0]; __syncthreads(); y[0] = s[n];\n  for ("
+    static = SOURCE.replace("for (", static)
+    root = write_project(
+        tmp_path / "static",
+        TABLE.replace("TILE = 128, MORE = 1", "TILE = 64, MORE = 1"),
+        {"device/scale.cu": static},
+    )
+    log.clear()
+    build_with(root, log, CUDA_EXT_CANDIDATES="1")
+    assert any("scale<float, 128, 2>: left out for sm_90: " in line for line in log)
