@@ -290,7 +290,7 @@ HOSTILE = {
     "[" * 100_000: "is not valid JSON",
     '{"tuned": 3}': "table.tuned: expected an array of tables, found 3",
     ONE.replace("sm_90", "sm_90\\u001b").replace("KEY", "1"): "has a control character",
-    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "is no compute capability",
+    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "is not a compute capability",
     ONE.replace("KEY]", '1], "time": 1e999'): "expected a positive number",
     ONE.replace("KEY]", '1], "time": -1'): "expected a positive number",
     ONE.replace("KEY]", '1], "sm": 9000'): "expected a compute capability",
