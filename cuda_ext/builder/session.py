@@ -34,8 +34,9 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, SourceKind, TranslationUnit
-from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError, join_errors
+from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError, join_errors, join_names
 from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
@@ -115,6 +116,8 @@ class _Session:
         log = self._open_log()
         if flaw := find_flaw(self._project.requirements):
             self._progress.message(str(flaw))
+        if any(module.settings.compiler == "nvcc" for module in self._project.modules):
+            self._warn_of_variables()
         batch = Batch(self._progress, log)
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
@@ -238,6 +241,16 @@ class _Session:
             plan = self._require_nvrtc(plan)
         cache.prepare([unit for library in plan.libraries for unit in library.units])
         return plan
+
+    def _warn_of_variables(self) -> None:
+        """Say which variables for compilers have no effect."""
+        from cuda_ext.toolchain.nvcc import ignored_variables
+
+        if names := ignored_variables(self._environ):
+            self._progress.message(
+                f"{join_names(names)} in the environment: builds do not use these; put options into "
+                f"{spell_setting('options')}, and directories into {spell_setting('include-dirs')}"
+            )
 
     def _require_nvrtc(self, plan: ModulePlan) -> ModulePlan:
         """Return a `plan` for nvcc without embedded sources where NVRTC is missing, which has to try them."""

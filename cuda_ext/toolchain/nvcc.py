@@ -99,6 +99,9 @@ class Nvcc:
     def files(self) -> Sequence[Path]:
         own = [root / name for root in self._roots[-1:] for name in _PROGRAMS]
         found = [self.executable, *own, *([self.host_compiler] if self.host_compiler else [])]
+        # Programs such as sccache change no image; a script may, and is edited.
+        path = shutil.which(self.launcher, path=self._environ.get("PATH")) if self.launcher else None
+        found += [Path(path)] if path and _is_script(path) else []
         return [path.resolve() for path in found if path.is_file()]
 
     @property
@@ -305,6 +308,17 @@ _TIMES = "cuda_ext.times"
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
+
+
+def _is_script(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(2) == b"#!"
+
+
+def ignored_variables(environ: Mapping[str, str]) -> list[str]:
+    """List the variables that are set for compilers, and do not reach nvcc: they would change images."""
+    values = {name: _HOST_COMPILER.sub("", environ.get(name, "")) for name in (*_FLAGS, *_SEARCH)}
+    return [name for name, value in values.items() if value.strip()]
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -99,6 +99,14 @@ def test_ccache_reuses_results_and_leaves_images_unchanged(ccache, tmp_path):
     assert hits(tmp_path) == len(ARCHITECTURES) + 1
 
 
+def test_an_edited_script_is_another_compiler(tmp_path):
+    script = tmp_path / "launcher"
+    script.write_text('#!/bin/sh\nexec "$@"\n')
+    script.chmod(0o755)
+    assert script in nvcc(str(script)).files()
+    assert not [path for path in nvcc(program("ccache")).files() if "ccache" in path.name]
+
+
 def test_ccache_compiles_changed_sources_again(ccache):
     # Without a table of names ccache relies on the arguments and the files alone.
     plain = unit(instantiate=())

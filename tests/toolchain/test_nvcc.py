@@ -24,10 +24,11 @@ from cuda_ext.facts.sources import Options
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import find_nvcc
-from cuda_ext.toolchain.nvcc import Nvcc
+from cuda_ext.toolchain.nvcc import Nvcc, ignored_variables
 from cuda_ext.toolchain.nvjitlink import link
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import library
+from tests.fixtures.projects import KERNELS, build, write_project
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -435,6 +436,25 @@ def test_flags_from_the_environment_do_not_reach_the_image(nvcc):
     variables = dict.fromkeys(("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"), "-DSURPRISE -lineinfo")
     surprised = Nvcc(nvcc.executable, {**os.environ, **variables})
     assert compiled(surprised, source, COMPUTE_90) == compiled(nvcc, source, COMPUTE_90)
+
+
+def test_variables_without_effect_are_listed():
+    environ = {"NVCC_PREPEND_FLAGS": "-ccbin=/usr/bin/g++ ", "NVCC_APPEND_FLAGS": "-G", "CPATH": "/opt"}
+    assert ignored_variables(environ) == ["NVCC_APPEND_FLAGS", "CPATH"]
+
+
+@pytest.mark.host_compiler
+def test_a_build_warns_once_of_variables_without_effect(tmp_path, monkeypatch):
+    table = f'{KERNELS}compiler = "nvcc"\n[tool.cuda_ext.modules."p.others"]\ncompiler = "nvcc"\n'
+    project = write_project(tmp_path, table)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
+    monkeypatch.setenv("CPATH", "/opt")
+    log: list[str] = []
+    build(project, log)
+    warning = (
+        "NVCC_APPEND_FLAGS, CPATH in the environment: builds do not use these; put options into options,"
+    )
+    assert len([line for line in log if line.startswith(warning)]) == 1
 
 
 @pytest.mark.host_compiler
