@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -88,6 +89,27 @@ def test_a_package_may_lie_in_a_zip_archive(tmp_path: Path) -> None:
         tmp_path,
     )
     assert run.output == ["axpy<float> zipimporter"]
+
+
+def test_a_package_may_be_loaded_under_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Hugging Face hub does with relative imports."""
+    write_package(tmp_path)
+    (tmp_path / "__init__.py").write_text("from .sample import kernels\n")
+    loaded = []
+    for name in ("_hub_1", "_hub_2"):
+        spec = importlib.util.spec_from_file_location(name, tmp_path / "__init__.py")
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        loaded.append(module.kernels)
+        kernel = pickle.loads(pickle.dumps(module.kernels.axpy["float"]))
+        assert kernel is module.kernels.axpy["float"]
+    assert loaded[0].axpy["float"] is not loaded[1].axpy["float"]
+    assert [kernels.__name__ for kernels in loaded] == ["_hub_1.sample.kernels", "_hub_2.sample.kernels"]
+    for name in [name for name in sys.modules if name.startswith("_hub_")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
