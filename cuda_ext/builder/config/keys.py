@@ -154,7 +154,7 @@ class Settings:
         "Kernels with candidates, which differ in constants: "
         '`{ kernel = "gemm<{TILE}, {STAGES}>", TILE = [64, 128], STAGES = [2, 3], key = ["m", "n"], block = '
         '"TILE * 2" }`. The name `gemm` is then one kernel. `cuda-ext tune` measures the candidates and '
-        "writes `tuning/gemm.json`, by which the build chooses.",
+        "writes `tuning/gemm.json`, and the next build chooses by this file.",
     )
     compress: Compression = _key(
         choice(*get_args(Compression)),

@@ -185,12 +185,16 @@ _KEYS = {
     "kernel": EXPRESSION_PATTERN,
     "key": array(string(), "an array of names", "name the integers that the choice depends on"),
     "when": string('an expression such as "TILE * STAGES <= 512"', "take it out"),
-    "default": _check_table(_ONE).described("The constants of the default; else it is the first candidate."),
-    "block": _EXTENTS.described("The threads of a block, as numbers or expressions of the constants."),
-    "shared": _EXPRESSION.described("The dynamic shared memory of a block in bytes, likewise."),
-    "grid": _EXTENTS.described("The grid by which `cuda-ext tune` measures, of arguments and constants."),
-    "arrays": _check_table(_EXPRESSION).described("The elements of each array, in measurements."),
-    "inputs": _FUNCTION.described("The function that makes the arguments of a measurement."),
+    "default": _check_table(_ONE).described(
+        "The constants of the default candidate. Without them, it is the first one."
+    ),
+    "block": _EXTENTS.described("The threads of a block: numbers or expressions of the constants."),
+    "shared": _EXPRESSION.described(
+        "The dynamic shared memory of a block in bytes: a number or an expression."
+    ),
+    "grid": _EXTENTS.described("The grid of measurements: expressions of arguments and constants."),
+    "arrays": _check_table(_EXPRESSION).described("The number of elements of each array in measurements."),
+    "inputs": _FUNCTION.described("A function that makes the arguments of a measurement."),
     "tolerance": Kind(_check_tolerance, {"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
 }
 _KNOWN = table(_KEYS, _EXAMPLE, {"kernel": "name the kernel, with a placeholder for each constant"})
