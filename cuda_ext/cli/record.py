@@ -39,10 +39,18 @@ if TYPE_CHECKING:
 @click.option(
     "--records", metavar="DIR", type=DIRECTORY, help=f"The records; by default, {PLACE} in the project."
 )
+@click.option("--without-gpu", is_flag=True, help="Execute no launches of Triton and cuTile.")
 @click.option("--write", is_flag=True, help="Add launched kernels that are not built to pyproject.toml.")
 @click.option("--check", is_flag=True, help="Fail if a launched kernel is not built.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
-def record(project: Path, records: Path | None, write: bool, check: bool, program: Sequence[str]) -> None:
+def record(
+    project: Path,
+    records: Path | None,
+    without_gpu: bool,
+    write: bool,
+    check: bool,
+    program: Sequence[str],
+) -> None:
     """Record the launches of a program, and build them.
 
     The command runs PROGRAM. It records each different launch of its Python processes once, with types,
@@ -63,7 +71,7 @@ def record(project: Path, records: Path | None, write: bool, check: bool, progra
     if write or check:
         _compare(found, read_records(place), write)
         return
-    code = _run(program, place, root)
+    code = _run(program, place, root, without_gpu)
     try:
         _summarize(place)
     except RecordError as error:
@@ -71,16 +79,18 @@ def record(project: Path, records: Path | None, write: bool, check: bool, progra
     sys.exit(code)
 
 
-def _run(program: Sequence[str], place: Path, root: Path) -> int:
+def _run(program: Sequence[str], place: Path, root: Path, without_gpu: bool) -> int:
     """Run `program` with recording; return its exit code."""
     import cuda_ext
     from cuda_ext.recording.recorder import Recording
     from cuda_ext.toolchain.process import run_in_foreground
 
-    replaces = not cuda_ext.gpu_available()
+    replaces = without_gpu or not cuda_ext.gpu_available()
     if replaces:
-        note = "there is no GPU: launches of Triton and cuTile are recorded and not executed, so the program"
-        click.echo(f"{note} computes no results", err=True)
+        note = (
+            "launches of Triton and cuTile are recorded and not executed, so the program computes no results"
+        )
+        click.echo(f"without a GPU: {note}", err=True)
     recording = Recording(str(place), str(root), replaces)
     try:
         return run_in_foreground(program, recording.added_to(os.environ))

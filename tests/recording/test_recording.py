@@ -95,7 +95,7 @@ def test_triton_without_a_gpu(project: Path) -> None:
     ]
     assert {(launch.kind, launch.module) for launch in launches} == {("triton", "scale")}
     assert "scale in device/scale.py: 4 launches, 2 different" in output
-    assert "no GPU: launches of Triton and cuTile are recorded and not executed, so the program" in errors
+    assert "without a GPU: launches of Triton and cuTile are recorded and not executed, so the pro" in errors
 
 
 def test_processes_and_runs_have_files_of_their_own(project: Path) -> None:
