@@ -2,8 +2,8 @@
 
 >>> fold(["f<float, 1>", "f<float, 2>", "f<double, 1>", "f<double, 2>", "g<int>"])
 [{'kernel': 'f<{T}, {U}>', 'T': ['float', 'double'], 'U': [1, 2]}, 'g<int>']
->>> fold(["f(x: *fp16, y: *fp16, B=64)", "f(x: *fp32, y: *fp32, B=64)", "f(x: *fp32, y: *fp32, B=-1)"])
-[{'kernel': 'f(x: *{T}, y: *{T}, B=64)', 'T': ['fp16', 'fp32']}, 'f(x: *fp32, y: *fp32, B=-1)']
+>>> fold(["f(x: *fp16, y: *kfp16, B=64)", "f(x: *fp32, y: *kfp32, B=64)", "f(x: *fp32, y: *kfp32, B=-1)"])
+[{'kernel': 'f(x: *{T}, y: *k{T}, B=64)', 'T': ['fp16', 'fp32']}, 'f(x: *fp32, y: *kfp32, B=-1)']
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-_WORD = r"""('(?:\\.|[^'\\])*'|(?<![\w.)])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)|\w+)"""
+# A string, a number or a name; not the k of Triton's *kfp16.
+_WORD = r"""('(?:\\.|[^'\\])*'|(?<![\w.)])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)|(?!(?<=\*)k[a-z]+\d)\w+)"""
 _LETTERS = ("T", "U", "V", "W", "X", "Y", "Z")
 # The values of one word in a product.
 _Values = tuple[str, ...]
