@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -39,7 +40,9 @@ class Array(NamedTuple):
 
 
 def read_array(value: Any) -> Array | None:
-    """Return the array that `value` is, in any memory; ``None`` if it is none."""
+    """Return the array that `value` is, in any memory; ``None`` if it is none, as numbers of numpy."""
+    if isinstance(value, numbers.Number):
+        return None
     if callable(getattr(value, "data_ptr", None)):
         dtype = str(value.dtype).removeprefix("torch.")
         dtype = _TORCH[dtype].torch if dtype in _TORCH else dtype
@@ -67,12 +70,10 @@ def _read_interface(interface: Mapping[str, Any], dtype: object, on_device: bool
 
 
 def number_of(value: Any) -> int | float | bool | None:
-    """Return the number that `value` is, of Python, numpy or PyTorch."""
-    if isinstance(value, bool | int | float):
-        return value
-    item = getattr(value, "item", None)
-    found = item() if callable(item) else None
-    return found if isinstance(found, bool | int | float) else None
+    """Return the number of Python that `value` is, also as one of numpy."""
+    if isinstance(value, numbers.Number) or type(value).__name__ in ("bool_", "bool"):
+        value = getattr(value, "item", lambda: value)()
+    return value if isinstance(value, bool | int | float) else None
 
 
 def flatten(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
