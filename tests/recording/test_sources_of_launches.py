@@ -138,7 +138,8 @@ def test_own_modules_in_all_forms(tmp_path: Path, fake_driver: Path, monkeypatch
     assert errors == ""
     y = "(64,) (1,)"
     assert [describe(launch) for launch in launches] == [
-        f"1 device/k.cu scale<double>(x: double*:16 {y}, by: double = 2.0, T=double) ['(1, 1, 1)', '(64, 1, 1)']",
+        f"1 device/k.cu scale<double>(x: double*:16 {y}, by: double = 2.0, T=double) "
+        "['(1, 1, 1)', '(64, 1, 1)']",
         f"1 device/k.cu scale<float>(x: float*:16 {y}, by: float = 2.0, T=float) ['(1, 1, 1)', '(64, 1, 1)']",
         "1 device/k.cu shift(params.by: float = 2.0, params.inner.n: int:16 = 16, "
         f"params.inner.x: float*:16 {y}, params.sizes: int None None) ['(1, 1, 1)', '(64, 1, 1)']",
