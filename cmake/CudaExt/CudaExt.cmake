@@ -31,6 +31,7 @@ Compile device sources, and embed them in C++ and in a Python package::
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
     [CXX_NAMESPACE <namespace>]
+    [C_INTERFACE]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [JIT]
@@ -41,6 +42,8 @@ Compile device sources, and embed them in C++ and in a Python package::
 ``example_project.kernels``, and need C++17 but no CUDA. The kernels are in the namespace ``example_project::kernels``,
 or that of ``CXX_NAMESPACE``. You can install and export the library with its headers:
 ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
+
+With ``C_INTERFACE``, C can include ``<example_project/kernels.h>``, too, and so can languages that read headers of C.
 
 With ``PYTHON_ONLY`` there is no library and no C++: ``<target>`` is a custom target that builds the Python package, as
 part of ``all``. This is the default in a project without the language CXX.
@@ -99,11 +102,11 @@ function(cuda_ext_add_module target)
 
   # Python checks the arguments when the project is complete, in one process for all modules. Targets need these before.
   set(keywords
-    NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE DEPENDS OVERRIDE SOURCES ARCHITECTURES
+    NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE C_INTERFACE DEPENDS OVERRIDE SOURCES ARCHITECTURES
     INCLUDE_DIRECTORIES COMPILER NVCC LAUNCHER STD DEFINE OPTIONS PRE_INCLUDE FAST_MATH RELAXED_CONSTEXPR STD_HEADERS
     HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS TUNE COMPRESS EMIT JIT EMBED_SOURCES LINK)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "${keywords}")
-  foreach(keyword IN ITEMS FROM_PYPROJECT JIT PYTHON_ONLY)
+  foreach(keyword IN ITEMS FROM_PYPROJECT JIT PYTHON_ONLY C_INTERFACE)
     if(keyword IN_LIST arg_KEYWORDS_MISSING_VALUES)
       set(arg_${keyword} ON)
     endif()
@@ -174,6 +177,9 @@ function(cuda_ext_add_module target)
     set(headers "${directory}/include/${path}.h" "${directory}/include/${path}/cuda_ext.hpp")
     if(cuda_ext_on_demand)
       list(APPEND headers "${directory}/include/${path}/compile.hpp")
+    endif()
+    if(arg_C_INTERFACE)
+      list(APPEND headers "${directory}/include/${path}/c.h")
     endif()
   endif()
   # One command for a module: it compiles in as many processes as there are cores. Ninja runs one command with a

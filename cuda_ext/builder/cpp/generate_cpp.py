@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import cuda_ext
 from cuda_ext import __version__
 from cuda_ext.builder.cpp import source_name
+from cuda_ext.builder.cpp.c_interface import describe_in_c
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.cpp.launched_kernels import launched_kernels, lowered_elsewhere
@@ -68,13 +69,14 @@ def render(
     namespace: str | None = None,
     jit: bool = False,
     given: Texts = Texts(),  # noqa: B008 - immutable
+    with_c: bool = False,
 ) -> CppModule:
     """Render the C++ of `package`, whose files lie in `package_directory`.
 
     `namespace` replaces the package's own. `given` are texts to embed. `include_dirs` are directories of the
     project; headers below them have further names. With `jit`, the sources of the package are embedded and
-    compiled on demand. The same arguments give the same bytes. The text of the source changes whenever an
-    embedded file does.
+    compiled on demand. `with_c` adds an interface in C. The same arguments give the same bytes. The text of
+    the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
     units = [unit._replace(images=tuple(order_images(unit.images))) for unit in manifest.units]
@@ -121,6 +123,7 @@ def render(
         "recipes": [_recipe(unit, texts) for unit in manifest.units] if jit else None,
         "templates": list(_list_templates(manifest, texts)) if jit else [],
         "jit": jit,
+        "c": describe_in_c(manifest.module, launched, manifest.symbols) if with_c else None,
     }
     source = source_name(manifest.module)
     names = ("interface.hpp", "compile.hpp") if jit or given.named else ("interface.hpp",)
@@ -129,6 +132,8 @@ def render(
         **{f"include/{header.path.removesuffix('.h')}/{_COPIES[name]}": _copy(name) for name in names},
         source: _render("module.cpp.j2", context),
     }
+    if with_c:
+        files[f"include/{header.path.removesuffix('.h')}/c.h"] = _render("c_interface.h.j2", context)
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(embedded.values())}
     return CppModule(f"include/{header.path}", source, files)

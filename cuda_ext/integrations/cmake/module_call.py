@@ -45,6 +45,7 @@ class Call:
     pyproject: bool = False
     python_only: bool | None = None
     cxx_namespace: str | None = None
+    c_interface: bool | None = None
     jit: bool | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     architectures: Sequence[str] = ()
@@ -114,12 +115,11 @@ class Call:
 
         Raises :class:`ConfigError` if the call then has arguments for C++.
         """
-        if self.python_only and self.cxx_namespace:
-            raise self._error(
-                "CXX_NAMESPACE is for C++, and PYTHON_ONLY excludes it", "leave out one of them"
-            )
-        if available == "none" and (self.cxx_namespace or self.python_only is False):
-            given = "CXX_NAMESPACE" if self.cxx_namespace else "PYTHON_ONLY OFF"
+        of_cpp = "CXX_NAMESPACE" if self.cxx_namespace else "C_INTERFACE" if self.c_interface else ""
+        if self.python_only and of_cpp:
+            raise self._error(f"{of_cpp} is for C++, and PYTHON_ONLY excludes it", "leave out one of them")
+        if available == "none" and (of_cpp or self.python_only is False):
+            given = of_cpp or "PYTHON_ONLY OFF"
             raise self._error(
                 f"{given} is for C++, and the language CXX is not enabled",
                 "add CXX to the LANGUAGES of project()",

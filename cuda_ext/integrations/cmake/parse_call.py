@@ -25,6 +25,7 @@ _FIELDS = {
     "NAME": "name",
     "FROM_PYPROJECT": "pyproject",
     "JIT": "jit",
+    "C_INTERFACE": "c_interface",
     "PYTHON_ONLY": "python_only",
     "CXX_NAMESPACE": "cxx_namespace",
 }
@@ -197,7 +198,7 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
         case "split-instantiations":
             return _parts(values, where)
     default = KEYS[key].default if key in KEYS else None
-    if key in ("pyproject", "python_only") or isinstance(default, bool):
+    if key in ("pyproject", "python_only", "c_interface") or isinstance(default, bool):
         return _boolean(values, where)
     if key == "cxx_namespace":
         return _namespace(_single(values, where), where)

@@ -74,6 +74,7 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
             call.cxx_namespace,
             bool(call.jit),
             texts,
+            bool(call.c_interface),
         )
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
         byproducts |= {name for name in cpp.files if name.startswith("include/")} | {cpp.source}

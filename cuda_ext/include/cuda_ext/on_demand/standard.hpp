@@ -29,7 +29,7 @@ constexpr SourceData standard_headers[] = {
     {"cstdio", "#pragma once\n#include \"in_std.hpp\"\n\nnamespace std {\nusing ::printf;\n}\n"},
     {"cstdlib", "#pragma once\n#include \"in_std.hpp\"\n\n#if __has_include(<cuda/std/cstdlib>)\n#include <cuda/std/cstdlib>\n#else\n#include <cuda/std/detail/libcxx/include/cstdlib>\n#endif\n"},
     {"cstring", "#pragma once\n#include \"in_std.hpp\"\n\n#if __has_include(<cuda/std/cstring>)\n#include <cuda/std/cstring>\n#else\nnamespace std {\nusing ::memcpy;\nusing ::memset;\n}  // namespace std\n#endif\n"},
-    {"ctime", "#pragma once\n#include \"in_std.hpp\"\n\n#include <cuda/std/ctime>\n"},
+    {"ctime", "#pragma once\n#include \"in_std.hpp\"\n\n#include <cuda/std/ctime>\n\n// As for the host; device code that divides clock() by it expects no other.\n#ifndef CLOCKS_PER_SEC\n#define CLOCKS_PER_SEC 1000000\n#endif\n"},
     {"execution", "#pragma once\n#include \"in_std.hpp\"\n\n#include <cuda/std/execution>\n"},
     {"expected", "#pragma once\n#include \"in_std.hpp\"\n\n#include <cuda/std/expected>\n"},
     {"float.h", "#pragma once\n#include \"cfloat\"\n"},
