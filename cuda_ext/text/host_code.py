@@ -148,7 +148,7 @@ class _Scan:
             position = sign.end()
             match sign[0]:
                 case "requires":
-                    position = self._behind_clause(sign.start(), end)
+                    position = max(position, self._behind_clause(sign.start(), end))
                 case "operator":
                     position = _OPERATOR.match(text, sign.start()).end()  # type: ignore[union-attr]
                 case "(" | "[":

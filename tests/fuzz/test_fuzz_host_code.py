@@ -50,6 +50,7 @@ _PARTS = [
         "friend",
         "virtual",
         "const",
+        "requires",
         "S",
         "f",
         "x",
