@@ -156,7 +156,7 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
     try:
         Architecture.parse(architecture)
     except ValueError:
-        raise _error(start, f"{architecture} is no architecture") from None
+        raise _error(start, f"{architecture} is not an architecture") from None
     payload = start + header.header_size
     if not start + _ENTRY.size <= payload <= end:
         raise _error(start, f"header of {header.header_size} bytes")

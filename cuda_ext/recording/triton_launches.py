@@ -122,5 +122,5 @@ def spell_constant(value: Any) -> str:
         return repr(number)
     name = getattr(value, "__name__", "")
     if not name:
-        raise TypeError(f"{value!r} is no constant of an instantiation")
+        raise TypeError(f"{value!r} cannot be a constant of an instantiation")
     return str(name)

@@ -32,7 +32,7 @@ def parse_cases(text: str) -> list[dict[str, Any]]:
     try:
         values = evaluate(f"dict({text})", {}, {"dict": dict})
     except ValueError as error:
-        problem = f"{text!r} is no case: {error}"
+        problem = f"{text!r} is not a case: {error}"
         raise CudaExtError(problem, remedy='write it as in "m=4096, n=[1024, 4096]"') from None
     each = [value if isinstance(value, list) else [value] for value in values.values()]
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*each)]

@@ -63,7 +63,7 @@ class Inputs:
         if self._grid is not None:
             return self._grid(names) if callable(self._grid) else self._grid
         if not self._tuning.grid:
-            raise CudaExtError("there is no grid", where="tune", remedy="add grid to the table, or inputs")
+            raise CudaExtError("there is no grid", where="tune", remedy="add grid or inputs to the table")
         return tuple(int(evaluate(text, names)) for text in self._tuning.grid)
 
     def reset(self) -> None:

@@ -69,7 +69,7 @@ class Results:
             raise ConfigError(f"is not valid JSON: {error}", where=where, remedy="correct it") from None
         is_table = isinstance(table, dict) and isinstance(table.setdefault("tuned", []), list)
         if not is_table or not all(isinstance(each, dict) for each in table["tuned"]):
-            raise ConfigError("is no table of measurements", where=str(self.path), remedy="correct it")
+            raise ConfigError("is not a table of measurements", where=str(self.path), remedy="correct it")
         return table
 
 

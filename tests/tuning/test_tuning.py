@@ -261,7 +261,7 @@ def test_a_gpu_that_throttles_is_noticed(tune: Tune) -> None:
 
 
 def test_wrong_calls_are_answered(tune: Tune) -> None:
-    assert tune("--case", "n=", status=1)[-1].startswith("'n=' is no case: ")
+    assert tune("--case", "n=", status=1)[-1].startswith("'n=' is not a case: ")
     assert (
         "has no candidates of a kernel 'scal'; did you mean 'scale'?"
         in tune("--kernel", "scal", status=1)[-1]

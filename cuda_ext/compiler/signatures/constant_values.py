@@ -87,7 +87,9 @@ def explain_rejection(expression: str, log: str) -> Constant:
     """Describe the constant `expression`, which the compiler with this `log` rejected."""
     own = next((block for block in log.split("\n\n") if constant_type(expression) in block), "")
     reason = re.search(r"error: (.*)", own)
-    return Constant(expression, "", reason[1] if reason else "it is no number that is known at compile time")
+    return Constant(
+        expression, "", reason[1] if reason else "its value is not a number known at compile time"
+    )
 
 
 def _spell(kind: str, bits: int) -> str:

@@ -108,7 +108,7 @@ def borrow(value: Any) -> Borrowed:
         name = _capsule_name(owner)
         pointer = _capsule_pointer(owner, name)
     except ValueError:
-        raise _cannot_lend(f"__dlpack__ returned {owner!r}, which is no capsule") from None
+        raise _cannot_lend(f"__dlpack__ returned {owner!r}, which is not a capsule") from None
     if name not in (b"dltensor", b"dltensor_versioned"):
         raise _cannot_lend(f"__dlpack__ returned a capsule called {name!r}")
     if name == b"dltensor_versioned":

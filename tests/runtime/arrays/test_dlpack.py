@@ -122,7 +122,7 @@ def test_a_refused_export_gives_the_reason(error: type[Exception]) -> None:
 @pytest.mark.parametrize(
     ("method", "result", "reason"),
     [
-        ("__dlpack__", None, "__dlpack__ returned None, which is no capsule"),
+        ("__dlpack__", None, "__dlpack__ returned None, which is not a capsule"),
         ("__dlpack__", exchange_capsule(exchange_table()), "__dlpack__ returned a capsule called b'dl"),
         ("__dlpack_device__", None, "__dlpack_device__: TypeError("),
         ("__dlpack_device__", (2,), "__dlpack_device__: ValueError("),
