@@ -23,6 +23,7 @@ VARIABLES = {
     "CUDA_EXT_EXECUTOR": "module:function; the function returns an executor that compiles",
     "CUDA_EXT_RECORD": "the directory that cuda-ext record sets for records of launches",
     "CUDA_EXT_DASK_SCHEDULER": "the Dask scheduler, whose workers compile",
+    "CUDA_EXT_CANDIDATES": "1 builds all candidates of the kernels that `tune` lists",
     "CUDAARCHS": "architectures that replace those of the project",
     "MAX_JOBS": "the number of processes that compile at once",
     "CUDA_EXT_TIMEOUT": "the time limit of one compilation in seconds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -66,6 +67,8 @@ def tune(
 ) -> None:
     """Measure the candidates of kernels on this machine's GPU.
 
+    Without --case, the cases are the launches that `cuda-ext record` recorded in the project.
+
     MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1. You need no
     compiler. The command writes each result at once, as a line of tuning/KERNEL.json, and the next build
     chooses by these results. After an interruption, run the command again: it continues where it was.
@@ -97,6 +100,26 @@ def tune(
             if not campaign.check(names, given):
                 raise click.exceptions.Exit(1)
             return
-        campaign.tune(names, {"": given}, project)
+        campaign.tune(names, {"": given} if given else _recorded_cases(project), project)
     finally:
         bench.close()
+
+
+def _recorded_cases(project: Path) -> dict[str, list[dict[str, object]]]:
+    """Return the different sizes of recorded launches, by function."""
+    from cuda_ext.recording.records import DIRECTORY, read_records
+    from cuda_ext.text.expressions import evaluate
+
+    cases: dict[str, list[dict[str, object]]] = {}
+    for launch in read_records(project / DIRECTORY):
+        case: dict[str, object] = {}
+        for each in launch.arguments:
+            if each.shape is not None:
+                case[each.name] = each.shape
+            elif "." not in each.name:
+                with suppress(ValueError):
+                    case[each.name] = evaluate(each.value, {})
+        own = cases.setdefault(launch.kernel.partition("<")[0], [])
+        if case not in own:
+            own.append(case)
+    return cases

@@ -71,8 +71,10 @@ class _Evaluation:
                 return value
             case ast.Name(name) if name in names:
                 return names[name]
-            case ast.List(items) | ast.Tuple(items):
+            case ast.List(items):
                 return [self.value(item, names) for item in items]
+            case ast.Tuple(items):
+                return tuple(self.value(item, names) for item in items)
             case ast.Dict(keys, values):
                 pairs = zip(keys, values, strict=True)
                 return {self.value(key, names): self.value(each, names) for key, each in pairs}

@@ -27,7 +27,7 @@ _DTYPES = {dtype.cpp: f"torch.{dtype.torch}" for dtype in DTYPES}
 def parse_cases(text: str) -> list[dict[str, Any]]:
     """Read ``m=4096, n=[1024, 4096]``: a case for each combination of the values.
 
-    Raises :class:`CudaExtError`.
+    An array may have a shape, ``x=(4096, 64)``. Raises :class:`CudaExtError`.
     """
     try:
         values = evaluate(f"dict({text})", {}, {"dict": dict})

@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Mapping
 from importlib import import_module
+from math import prod
 from typing import Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError, CudaExtError
@@ -93,6 +94,8 @@ class Inputs:
             if value is None and parameter.kind == "struct":
                 raise _missing(parameter, "inputs")
             return value if value is not None else 1.0 if parameter.kind == "float" else 0
+        if isinstance(value, tuple):
+            return self._upload(parameter, random_bytes(parameter.element, prod(value)))
         if value is not None and not hasattr(value, "__array_interface__"):
             if not parameter.const and (memory := device_memory(value)):
                 size = value.numel() * value.element_size() if hasattr(value, "numel") else value.nbytes

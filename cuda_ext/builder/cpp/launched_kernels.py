@@ -14,7 +14,7 @@ from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.launches import FixedLaunch, HiddenParameter
 from cuda_ext.facts.manifest import Manifest
 from cuda_ext.facts.symbols import Symbol
-from cuda_ext.formats.variant_conditions import SM
+from cuda_ext.formats.variant_conditions import CANDIDATE, SM
 
 
 class LaunchedKernel(NamedTuple):
@@ -149,7 +149,11 @@ class _Call:
     def term(self, term: Term) -> tuple[int, bool, int, int, int, str]:
         """Describe a `term` of a condition."""
         if not term.operator:
-            return (-1, False, 0, 0, 0, term.name.removeprefix("sm_"))
+            _, is_gpu, name = term.name.partition('gpu == "')
+            target = f"={name[:-1]}" if is_gpu else term.name.removeprefix("sm_")
+            return (-1, False, 0, 0, 0, target)
+        if term.name == CANDIDATE:
+            return (-1, False, 0, 0, 0, "")  # which no outcome satisfies
         positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
         positions |= {source: position for (source, _), position in self._extents.items()}
         argument = -1 if term.name == SM else positions[term.name]

@@ -160,16 +160,20 @@ inline bool holds(const TermData& term, unsigned long long bits) noexcept {
   return (term.outcomes & outcome) != 0;
 }
 
-// True if the condition of `candidate` holds for these arguments, on a GPU of this capability whose image has
-// this `architecture`.
-inline bool holds(const CandidateData& candidate, void* const* arguments, int capability,
+// True if the condition of `candidate` holds for these arguments, on a GPU whose image has this `architecture`.
+// A target is a part of that, or the name of the GPU behind "=".
+inline bool holds(const CandidateData& candidate, void* const* arguments, const Driver::Device& device,
                   std::string_view architecture) noexcept {
   for (const TermData& term : candidate.terms) {
+    if (term.target && *term.target == '=') {
+      if (std::string_view{device.name} != term.target + 1) return false;
+      continue;
+    }
     if (term.target) {
       if (architecture.substr(architecture.find('_') + 1) != term.target) return false;
       continue;
     }
-    auto bits = static_cast<unsigned long long>(capability);
+    auto bits = static_cast<unsigned long long>(device.capability);
     if (term.argument >= 0) {
       const std::size_t size = candidate.kernel->parameters[static_cast<std::size_t>(term.argument)].size;
       bits = read_number(arguments[term.argument], size, term.is_signed);

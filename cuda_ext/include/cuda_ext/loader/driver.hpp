@@ -40,6 +40,7 @@ class Driver {
  public:
   struct Device {
     int capability = 0;  // 90 for 9.0
+    char name[128] = "";
     std::atomic<driver_api::Context> primary_context{nullptr};
   };
 
@@ -236,6 +237,8 @@ CUDA_EXT_COLD inline Failure Driver::read_devices() {
     }
     if (status) return failed("cuDeviceGetAttribute", status);
     at(device).capability = 10 * major + minor;
+    status = call.device_name(at(device).name, sizeof at(device).name, device);
+    if (status) return failed("cuDeviceGetName", status);
   }
   return nullptr;
 }
@@ -267,6 +270,7 @@ CUDA_EXT_COLD inline bool Driver::find_first_functions() {
 CUDA_EXT_COLD inline bool Driver::find_other_functions() {
   return find(call.device_count, "cuDeviceGetCount", 2000) &&
          find(call.device_attribute, "cuDeviceGetAttribute", 2000) &&
+         find(call.device_name, "cuDeviceGetName", 2000) &&
          find(call.retain_primary_context, "cuDevicePrimaryCtxRetain", 7000) &&
          find(call.current_context, "cuCtxGetCurrent", 4000) &&
          find(call.set_current_context, "cuCtxSetCurrent", 4000) &&

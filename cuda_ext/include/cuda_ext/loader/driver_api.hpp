@@ -97,6 +97,7 @@ struct Functions {
   Code(CUDA_EXT_CALL* error_string)(Code code, const char** description);
   Code(CUDA_EXT_CALL* device_count)(int* count);
   Code(CUDA_EXT_CALL* device_attribute)(int* value, DeviceAttribute attribute, Device device);
+  Code(CUDA_EXT_CALL* device_name)(char* name, int size, Device device);
   Code(CUDA_EXT_CALL* retain_primary_context)(Context* context, Device device);
   Code(CUDA_EXT_CALL* current_context)(Context* context);
   Code(CUDA_EXT_CALL* set_current_context)(Context context);

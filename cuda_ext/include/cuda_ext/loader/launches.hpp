@@ -160,7 +160,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::launch_loaded(const CurrentContext& h
 CUDA_EXT_COLD inline Failure LoadedModule::launch_candidate(const CurrentContext& here, KernelOfModule& kernel,
                                                             const LaunchConfig& config, void** arguments) {
   const KernelData& data = *kernel.description;
-  const int capability = here.driver().at(here.device()).capability;
+  const Driver::Device& device = here.driver().at(here.device());
   Failure absent;
   bool is_present = false;
   for (std::size_t i = 0; i < data.candidates.size; i++) {
@@ -178,7 +178,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::launch_candidate(const CurrentContext
       architecture = location->architecture;
     }
     is_present = true;
-    if (arguments && !holds(candidate, arguments, capability, architecture)) continue;
+    if (arguments && !holds(candidate, arguments, device, architecture)) continue;
     auto loaded = load(here, own);
     if (!loaded) return std::move(loaded).failure();
     Failure failed = launch_loaded(here, own, **loaded, config, arguments);
