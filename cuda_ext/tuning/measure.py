@@ -13,6 +13,8 @@ from cuda_ext.tuning.results import Entry, Results
 Case = Mapping[str, Any]
 Configuration = Mapping[str, str]
 
+# How often the candidates of the last round are measured in turns.
+_TURNS = 3
 # Of how many the next round measures, and how much slower than the fastest one they may be.
 _KEPT = ((10, 1.5), (4, 1.1))
 _DRIFT = 1.05
@@ -100,12 +102,15 @@ def measure_case(
     rows: dict[int, Reply] = {}
     remaining = [len(candidates) - 1, *range(len(candidates) - 1)]
     for stage in range(len(ROUNDS)):
-        for done, number in enumerate(remaining):
+        turns: dict[int, list[Reply]] = {number: [] for number in remaining}
+        plan = remaining * (_TURNS if stage == len(ROUNDS) - 1 else 1)
+        for done, number in enumerate(plan):
             if is_over():
                 return "the time is over"
-            show(f"round {stage + 1}, {done + 1} of {len(remaining)}")
-            reply = bench.ask(name, case, candidates[number], stage)
-            rows[number] = reply
+            show(f"round {stage + 1}, {done + 1} of {len(plan)}")
+            turns[number].append(bench.ask(name, case, candidates[number], stage))
+            own_turns = sorted(turns[number], key=lambda each: float(each.get("time", 0)))
+            rows[number] = reply = own_turns[0 if "failed" in own_turns[0] else len(own_turns) // 2]
             results.add({**entry_of(values, candidates[number]), **_rounded(reply)})
             if candidates[number] == default:
                 first, last = first or reply.get("time", 0), reply.get("time", 0)
@@ -135,7 +140,7 @@ def _summarize(entries: Sequence[Entry], default: Entry, note: str) -> str:
     failed = len(entries) - len(timed)
     if not timed:
         return f"all {failed} candidates fail: {entries[0].get('failed') if entries else ''}"
-    best = min(timed, key=lambda each: each["time"])
+    best = min(timed, key=lambda each: (-each.get("runs", 0), each["time"]))
     spelled = ", ".join(
         f"{n}={v}" for n, v in (*best["config"]["kwargs"].items(), *best["config"].items()) if n != "kwargs"
     )

@@ -16,7 +16,8 @@ _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _MICROSECONDS = 1000.0  # of the milliseconds that the driver counts in
 _LONG = 300.0  # the least microseconds of a graph: shorter ones are as long as the events' resolution
-_MOST = 100  # launches in a graph
+_MOST = 100  # launches in a graph, and graphs before the measured ones
+_WARM_UP = 5000.0  # the microseconds for which a GPU works until its clocks are those of a long run
 _RISE = 0.3  # seconds
 
 
@@ -51,7 +52,10 @@ class Timer:
         executable = self._driver.query("cuGraphInstantiate", OUT, graph, 0)
         try:
             start = partial(call, "cuGraphLaunch", executable, self.stream)
-            start()
+            spent = 0.0
+            for _ in range(_MOST):
+                if spent < _WARM_UP:
+                    spent += self._between(start)
             return _summarize([self._between(start) / count for _ in range(rounds)])
         finally:
             call("cuGraphExecDestroy", executable)

@@ -30,23 +30,20 @@ MODULE = "tuned.kernels"
 SIZES: dict[str, tuple[list[dict[str, int]], list[dict[str, int]]]] = {
     "gemm": (
         [{"m": s, "n": s, "k": s} for s in (256, 512, 1024, 2048, 4096)]
-        + [{"m": m, "n": 4096, "k": 4096} for m in (128, 512)],
-        [{"m": s, "n": s, "k": s} for s in (640, 1536, 3072)] + [{"m": 192, "n": 3072, "k": 4096}],
+        + [{"m": s, "n": 4096, "k": 4096} for s in (128, 256)],
+        [{"m": s, "n": s, "k": s} for s in (640, 1500, 3000)] + [{"m": 200, "n": 3000, "k": 4096}],
     ),
     "row_sums": (
-        [
-            {"rows": r, "columns": (1 << 26) // r}
-            for r in (64, 1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18)
-        ],
-        [{"rows": r, "columns": c} for r, c in ((100, 500_000), (3000, 1 << 14), (50_000, 1000))],
+        [{"rows": (1 << 26) // c, "columns": c} for c in (256, 512, 1024, 4096, 1 << 14, 1 << 16, 1 << 20)],
+        [{"rows": r, "columns": c} for r, c in ((90000, 700), (10000, 6000), (200, 1 << 18))],
     ),
     "matmul": (
         [{"M": s, "N": s, "K": s} for s in (256, 512, 1024, 2048, 4096)]
-        + [{"M": m, "N": 4096, "K": 4096} for m in (128, 512)],
+        + [{"M": s, "N": 4096, "K": 4096} for s in (128, 256)],
         [{"M": s, "N": s, "K": s} for s in (640, 1536, 3072)] + [{"M": 192, "N": 3072, "K": 4096}],
     ),
     "attention": (
-        [{"heads": h, "length": s} for h in (4, 32) for s in (512, 2048, 4096)],
+        [{"heads": 32, "length": s} for s in (512, 1024, 4096)] + [{"heads": 4, "length": 2048}],
         [{"heads": 32, "length": 1536}, {"heads": 8, "length": 2048}],
     ),
 }

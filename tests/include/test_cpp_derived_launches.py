@@ -33,7 +33,8 @@ OF_SCALE = (
     "uint64_t reserved = 0, void* memory = scratch)"
 )
 ALIGNED = f'name = "k<1>", symbol = "aligned", when = "x % 16 == 0 and n % 4 == 0", signature = "{SIGNATURE}"'
-NEGATIVE = f'name = "k<2>", symbol = "negative", when = "sm >= 80 and n < -2", signature = "{SIGNATURE}"'
+WHEN = 'sm >= 80 and gpu == "Fake GPU" and n < -2'
+NEGATIVE = f'name = "k<2>", symbol = "negative", when = \'{WHEN}\', signature = "{SIGNATURE}"'
 TABLE = f"""
 [tool.cuda_ext.modules."p.kernels"]
 sources = ["images/*.cubin"]
@@ -176,7 +177,7 @@ def test_a_launch_takes_the_image_for_its_arguments(run: Callable[..., Run]) -> 
     assert taken == [hinted, generic, generic, generic, ("negative", grid, "block=1,1,1")]
     assert done.output[:6] == ["prepared", *["launched"] * 5]
     assert done.output[6].startswith(
-        "the arguments are none that this kernel is compiled for: if sm >= 80 and n"
+        "the arguments are none that this kernel is compiled for: if sm >= 80 and gpu == "
     )
     # On another GPU, other images are there, and conditions hold.
     done = run("choose", capability=80)

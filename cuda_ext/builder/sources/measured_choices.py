@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isqrt
 from typing import TypeAlias
 
@@ -19,6 +19,17 @@ Label: TypeAlias = tuple[tuple[str, str], ...]
 
 # A configuration that takes at most so much longer than the best is as good: fewer of them ship.
 _ALIKE = 1.01
+
+
+def longest(own: Mapping[Label, tuple[int, float]]) -> dict[Label, float]:
+    """Select the times that were measured longest, those of the last round."""
+    most = max(runs for runs, _ in own.values())
+    return {label: time for label, (runs, time) in own.items() if runs == most}
+
+
+def label_of(configuration: Mapping[str, str]) -> Label:
+    """Return the `configuration` so that it can be compared."""
+    return tuple(sorted(configuration.items()))
 
 
 def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Label]:
@@ -67,6 +78,12 @@ def divide(
     above = {point: label for point, label in points.items() if point[axis] > low}
     yield from divide(below, names, {**bounds, (axis, "<="): middle})
     yield from divide(above, names, {**bounds, (axis, ">="): middle + 1})
+
+
+def merge_neighbours(choices: Sequence[Choice]) -> Iterator[Choice]:
+    """Unite neighbours with one configuration."""
+    for configuration, group in groupby(choices, key=lambda choice: choice.configuration):
+        yield Choice(configuration, tuple(condition for choice in group for condition in choice.when))
 
 
 def choose_by_gpu(

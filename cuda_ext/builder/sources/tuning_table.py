@@ -10,13 +10,21 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from math import isfinite
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, check_values, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
-from cuda_ext.builder.sources.measured_choices import Label, Point, choose_by_gpu, is_capability, on_device
+from cuda_ext.builder.sources.measured_choices import (
+    Label,
+    Point,
+    choose_by_gpu,
+    is_capability,
+    label_of,
+    longest,
+    merge_neighbours,
+    on_device,
+)
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
@@ -58,6 +66,7 @@ class _Entry(NamedTuple):
     sm: int = 0
     kernel: str = ""
     time: float = 0.0
+    runs: int = 0
     failed: str = ""
     source: str = ""
 
@@ -133,7 +142,10 @@ class TuningTable:
             check_parameter(name, function, f"{self.name}: table.key")
         for entry in self.tuned:
             _check_configuration(entry.configuration, each, function, entry.where)
-        choices = self.choose(lambda entry: self._values(entry, each, function), self._compared(each))
+        choices = self.choose(
+            lambda entry: self._values(entry, each, function),
+            [name for name in self.key if name not in each.constants],
+        )
         for choice in choices:
             _check_configuration(choice.configuration, each, function, f"{self.name}: table.default")
         return [
@@ -147,7 +159,7 @@ class TuningTable:
         `values_of` returns their values in an entry; ``None`` if it is of another kernel.
         """
         conditional: list[Choice] = []
-        times: dict[tuple[int, str], dict[Point, dict[Label, float]]] = {}
+        measured: dict[tuple[int, str], dict[Point, dict[Label, tuple[int, float]]]] = {}
         for number, entry in enumerate(self.tuned):
             is_known = not self.candidates or entry.configuration in self.candidates
             if not is_known or (values := values_of(entry)) is None:
@@ -158,14 +170,17 @@ class TuningTable:
                 conditional.append(Choice(entry.configuration, (device + entry.when,)))
             elif not entry.failed:
                 sm = entry.sm or (int(entry.device[3:]) if is_capability(entry.device) else 0)
-                own = times.setdefault((sm, entry.device), {}).setdefault(values, {})
+                own = measured.setdefault((sm, entry.device), {}).setdefault(values, {})
                 if entry.time or not own:
-                    own.setdefault(_label(entry.configuration), entry.time or 1.0)
-        spelled = {_label(each): each for each in (*(e.configuration for e in self.tuned), *self.candidates)}
+                    own.setdefault(label_of(entry.configuration), (entry.runs, entry.time or 1.0))
+        times = {gpu: {p: longest(own) for p, own in points.items()} for gpu, points in measured.items()}
+        spelled = {
+            label_of(each): each for each in (*(e.configuration for e in self.tuned), *self.candidates)
+        }
         by_gpu = (
             choice._replace(configuration=spelled[label]) for label, choice in choose_by_gpu(times, names)
         )
-        choices = [*_merged(conditional), *by_gpu]
+        choices = [*merge_neighbours(conditional), *by_gpu]
         default = self.default or {}
         if self.is_complete:
             taken = [default, *(choice.configuration for choice in choices)]
@@ -180,9 +195,6 @@ class TuningTable:
         self._check_length(entry)
         where = f"{entry.where}.key"
         return tuple(expect(value, int, where, "integers") for value in (entry.key or ())[: len(self.key)])
-
-    def _compared(self, each: Instantiation) -> list[str]:
-        return [name for name in self.key if name not in each.constants]
 
     def _check_length(self, entry: _Entry) -> None:
         if entry.key is not None and len(entry.key) < len(self.key):
@@ -217,16 +229,6 @@ class TuningTable:
             compared.append(expect(value, int, here, "an integer"))
             check_comparable(Term(name, "==", compared[-1]), each.parameters, here)
         return tuple(compared)
-
-
-def _label(configuration: _Configuration) -> Label:
-    return tuple(sorted(configuration.items()))
-
-
-def _merged(choices: Sequence[Choice]) -> Iterator[Choice]:
-    """Unite neighbours with one configuration."""
-    for configuration, group in groupby(choices, key=lambda choice: choice.configuration):
-        yield Choice(configuration, tuple(condition for choice in group for condition in choice.when))
 
 
 def check_parameter(name: str, function: PythonFunction, where: str) -> None:
@@ -332,7 +334,7 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
     best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
     rest = {
         name: keys[name]
-        for name in ("key", "when", "sm", "kernel", "time", "failed", "source")
+        for name in ("key", "when", "sm", "kernel", "time", "runs", "failed", "source")
         if name in keys
     }
     return _Entry(where, keys["device"], best, **rest)
@@ -355,10 +357,13 @@ def _check_number(value: object, where: str) -> float:
     return float(value)
 
 
-def _check_sm(value: object, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 10 <= value <= LAST:
-        raise ConfigError(f"expected a compute capability such as 90, found {show(value)}", where=where)
-    return value
+def _integer(least: int, most: int, what: str) -> Kind:
+    def check(value: object, where: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"expected {what}, found {show(value)}", where=where)
+        return value
+
+    return Kind(check, {})
 
 
 _IGNORED = Kind(lambda value, _: value, {})
@@ -370,12 +375,13 @@ _TABLE = table(
             table(
                 {
                     "device": string("a compute capability such as sm_90, or a name").then(_check_device),
-                    "sm": Kind(_check_sm, {}),
+                    "sm": _integer(10, LAST, "a compute capability such as 90"),
+                    "runs": _integer(1, 1 << 31, "a number of measurements"),
                     "kernel": string("a name"),
                     "time": Kind(_check_number, {}),
                     "failed": string("a reason"),
                     "source": string("a digest"),
-                    **dict.fromkeys(("cold", "spread", "driver", "compiler", "runs", "drift"), _IGNORED),
+                    **dict.fromkeys(("cold", "spread", "driver", "compiler"), _IGNORED),
                     "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
                     "when": WHEN,
                     "config": _CONFIG,
