@@ -264,9 +264,27 @@ def test_wrong_calls_are_answered(tune: Tune) -> None:
     assert tune("--case", "n=", status=1)[-1].startswith("'n=' is not a case: ")
     assert (
         "has no candidates of a kernel 'scal'; did you mean 'scale'?"
-        in tune("--kernel", "scal", status=1)[-1]
+        in tune("--kernel", "scal", "--case", "n=1", status=1)[-1]
     )
     assert "cannot be measured: arrays.x: n: n is not known" in tune("--case", "m=3")[-1]
+    assert ".cuda_ext/record: there are no records" in tune(status=1)[-1]
+
+
+def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:
+    array = {"type": "float*", "dtype": "float32", "shape": [10, 20]}
+    arguments = [{"name": "x", **array}, {"name": "y", **array}, {"name": "n", "type": "int", "value": "200"}]
+    launch = {
+        "kind": "cuda",
+        "module": "p.kernels",
+        "source": "device/scale.cu",
+        "kernel": "scale<float, 64, 1>",
+    }
+    line = json.dumps({**launch, "arguments": arguments})
+    write_project(project, TABLE, {".cuda_ext/record/1.jsonl": f"{line}\n{line}\n"})
+    assert tune(kernels=TIMES)[1:] == [
+        "scale<float> x=(10, 20), y=(10, 20), n=200: 1.4 us with TILE=64, MORE=1, 3.00 times as fast as the default"
+    ]
+    assert {each["key"][0] for each in entries(project)} == {200}
 
 
 def test_entries_that_fit_nothing_and_those_of_another_source_are_said(project: Path) -> None:
