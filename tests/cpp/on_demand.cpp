@@ -107,6 +107,10 @@ void perform(const std::string& command, const std::string& operand) {
   if (command == "signature") return print(cuda_ext::signature(library.kernel(operand).data()));
   if (command == "typed") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0);
   if (command == "converted") return kernels::scale<double>({1, 32}, nullptr, 2.0f);
+  if (command == "unbuilt") {  // instantiations of templates of which none was built
+    kernels::lonely<int>({1, 32}, static_cast<int*>(nullptr));
+    return kernels::ns::sized<float, 3>({1, 32}, 1.0f, 2);
+  }
   if (command == "narrow") return kernels::scale<unsigned char>({1, 32}, nullptr, operand.size() + 300);
   if (command == "variable") return kernels::ns::fill<unsigned, 7>({1, 32}, nullptr, 0, nullptr);
   if (command == "compile") return compile(operand, {"times<float>", "times<double>", "plain"});

@@ -78,6 +78,8 @@ TEMPLATES = """
 #include <type_traits>
 template <class T> __global__ void lonely(T* x) { *x = std::decay_t<T>(); }
 template <class T> __global__ void ambiguous(T* x) {}
+namespace ns { template <class T, int N = 2> __global__ void sized(T x, int y) {} }
+template <int... many> __global__ void packed() {}
 __global__ void companion(int n) {}
 """
 AMBIGUOUS = "template <class T> __global__ void ambiguous(T* x) {}\n__global__ void special(int n) {}\n"
@@ -245,6 +247,20 @@ def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
     done = on_demand.cpp("typed", "typed", cache=cache_of_cpp, fail="cuDevicePrimaryCtxRetain=2")
     assert len(done.output) == 2
     assert done.calls.count("cuDevicePrimaryCtxRetain 0") == 2
+
+
+def test_templates_without_built_instantiations_are_declared(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    done = on_demand.cpp("unbuilt", cache=cache_of_cpp)
+    assert done.output == []
+    assert [launch.split()[1] for launch in done.launches] == [
+        "_Z6lonelyIiEvPT_",
+        "_ZN2ns5sizedIfLi3EEEvT_i",
+    ]
+    header = on_demand.program.with_name("cpp") / "include" / "p" / "kernels.h"
+    text = header.read_text(encoding="utf-8")
+    assert "// template <class T> lonely(T* x)\ntemplate <class T0>\ninline constexpr" in text
+    assert "packed" not in text
+    assert "ambiguous" not in text
 
 
 def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_path: Path) -> None:

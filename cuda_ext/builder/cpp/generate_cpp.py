@@ -18,8 +18,9 @@ from cuda_ext import __version__
 from cuda_ext.builder.cpp import source_name
 from cuda_ext.builder.cpp.c_interface import describe_in_c
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
-from cuda_ext.builder.cpp.header import Header
+from cuda_ext.builder.cpp.header import Header, UnbuiltTemplate
 from cuda_ext.builder.cpp.launched_kernels import launched_kernels, lowered_elsewhere
+from cuda_ext.builder.cpp.template_arguments import TemplateParameters
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
@@ -33,7 +34,7 @@ from cuda_ext.facts.image_choice import describe_images, needed_driver, order_im
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Options, Source
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.text.declarations import kernel_names
+from cuda_ext.text.declarations import find_declarations, kernel_names
 from cuda_ext.text.includes import find_includes
 from cuda_ext.toolchain.cuda_packages import standard_headers
 
@@ -83,8 +84,6 @@ def render(
     manifest = manifest._replace(units=units)
     launched = launched_kernels(manifest)
     manifest = manifest._replace(kernels=tuple(each.kernel for each in launched))
-    header = Header(manifest, launched, namespace)
-    stem = posixpath.basename(header.path).removesuffix(".h")
     # The prefix of every external symbol.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
     jit = jit and manifest.embedded is not None
@@ -95,6 +94,9 @@ def render(
         standard = _standard_headers(texts)
         places |= dict.fromkeys(standard.keys() - texts.keys(), _STANDARD)
         texts = {**standard, **texts}
+    templates = list(_list_templates(manifest, texts)) if jit else []
+    header = Header(manifest, launched, namespace, _unbuilt_templates(manifest, texts, templates))
+    stem = posixpath.basename(header.path).removesuffix(".h")
     embedded = _embedded(package, manifest, package_directory, prefix)
     embedded |= {
         f"sources/{name}": Embedded(f"{prefix}_{index}", places[name] / name, text, "char")
@@ -121,7 +123,7 @@ def render(
         "headers_sha256": key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
         "named": _identifiers(given.named),
         "recipes": [_recipe(unit, texts) for unit in manifest.units] if jit else None,
-        "templates": list(_list_templates(manifest, texts)) if jit else [],
+        "templates": templates,
         "jit": jit,
         "c": describe_in_c(manifest.module, launched, manifest.symbols) if with_c else None,
     }
@@ -303,6 +305,25 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
                 f"{title} has the variable '{variable}', of which the kernel would have a separate copy"
             )
         yield _Template(name, name in built, units[title], obstacle)
+
+
+def _unbuilt_templates(
+    manifest: Manifest, texts: Mapping[str, bytes], templates: Sequence[_Template]
+) -> dict[str, UnbuiltTemplate]:
+    """Return the templates that are compiled on demand and have no built instantiation, by their names."""
+    built = {plain_name(kernel.expression) for kernel in manifest.kernels}
+    names = {each.name for each in templates if not each.is_qualified and not each.obstacle}
+    unbuilt: dict[str, UnbuiltTemplate] = {}
+    for source in (unit.sources[0] for unit in manifest.units if names and unit.sources[0].name in texts):
+        for kernel in find_declarations([texts[source.name], *_reached(source, texts).values()]).kernels:
+            plain = kernel.name.rpartition("::")[2]
+            if plain not in names or kernel.name in built or "<" not in kernel.template:
+                continue
+            if parameters := TemplateParameters.read(kernel.template):
+                signature = ", ".join(f"{each.type} {each.name}".strip() for each in kernel.parameters)
+                declaration = f"{kernel.template} {kernel.name}({signature})"
+                unbuilt[kernel.name] = UnbuiltTemplate(declaration, parameters)
+    return unbuilt
 
 
 def _identifiers(names: Sequence[str]) -> dict[str, str]:

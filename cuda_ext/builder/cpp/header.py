@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import NamedTuple, TypeAlias
 
@@ -56,6 +56,13 @@ class Object(NamedTuple):
     parameters: str = ""
 
 
+class UnbuiltTemplate(NamedTuple):
+    """A kernel template without a built instantiation; calls in C++ compile one on demand."""
+
+    declaration: str
+    parameters: TemplateParameters
+
+
 class Namespace(NamedTuple):
     """A namespace of the module's device code; an empty name stands for the module's own."""
 
@@ -80,7 +87,11 @@ class Header:
     """
 
     def __init__(
-        self, manifest: Manifest, launched: Sequence[LaunchedKernel], namespace: str | None = None
+        self,
+        manifest: Manifest,
+        launched: Sequence[LaunchedKernel],
+        namespace: str | None = None,
+        unbuilt: Mapping[str, UnbuiltTemplate] = {},
     ) -> None:
         self.path = f"{manifest.module.replace('.', '/')}.h"
         first, *rest = map(identifier, manifest.module.split("."))
@@ -99,6 +110,7 @@ class Header:
         self._class_names: set[str] = set()
         entities: list[_Entity] = [(_path(kernel), kernel) for kernel in self.kernels]
         entities += _variables(manifest.symbols, types)
+        entities += [(name.split("::"), template) for name, template in unbuilt.items()]
         self.root = self._namespace("", entities, "")
         taken = {each.name for each in self.root.objects} | {each.name for each in self.root.namespaces}
         self.constants_namespace = _free_name("constants", taken)
@@ -119,6 +131,7 @@ class Header:
         by_scope: dict[str, list[_Entity]] = {}
         by_name: dict[str, list[LaunchedKernel]] = {}
         variables: dict[str, _Variable] = {}
+        unbuilt: dict[str, UnbuiltTemplate] = {}
         others: list[LaunchedKernel] = []
         for path, entity in entities:
             match path, entity:
@@ -128,7 +141,9 @@ class Header:
                     by_name.setdefault(plain, []).append(entity)
                 case _, LaunchedKernel():
                     others.append(entity)
-                case [plain], _:
+                case [plain], UnbuiltTemplate():
+                    unbuilt[plain] = entity
+                case [plain], _Variable():
                     variables[plain] = entity
         taken: set[str] = set()
         # Namespaces get their names first, since other names depend on them.
@@ -144,6 +159,8 @@ class Header:
             objects.append(Object(_free_name(plain, taken), f"wrapper<{kernel.number}>", (kernel.signature,)))
         for plain, variable in sorted(variables.items()):
             objects.append(Object(_free_name(plain, taken), variable.type, (variable.declaration,)))
+        for plain, template in sorted(unbuilt.items()):
+            objects.append(self._unbuilt(_free_name(plain, taken), template, prefix + plain))
         inner = [self._namespace(new, by_scope[s], f"{prefix}{s}::") for s, new in scopes.items()]
         return Namespace(name, objects, inner)
 
@@ -210,6 +227,13 @@ class Header:
         declaration, names = parameters.declare(name)
         return [Object(name, f"{class_name}<{names}>", _signatures(alike), declaration)], left
 
+    def _unbuilt(self, name: str, template: UnbuiltTemplate, qualified: str) -> Object:
+        class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_kernels", self._class_names)
+        parameters = template.parameters
+        self.templates.append(TemplateClass(class_name, qualified, "", parameters, (), None, False))
+        declaration, names = parameters.declare(name)
+        return Object(name, f"{class_name}<{names}>", (template.declaration,), declaration)
+
 
 class HostConstant(NamedTuple):
     """A constant of device code; it has no ``literal`` if it differs by architecture, or C++ has none."""
@@ -251,8 +275,8 @@ class _Variable(NamedTuple):
     declaration: str
 
 
-# A kernel or a variable, with its path in a namespace.
-_Entity: TypeAlias = tuple[Sequence[str], LaunchedKernel | _Variable]
+# A kernel, a template or a variable, with its path in a namespace.
+_Entity: TypeAlias = tuple[Sequence[str], LaunchedKernel | _Variable | UnbuiltTemplate]
 
 
 def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[_Entity]:

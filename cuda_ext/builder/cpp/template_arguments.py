@@ -36,6 +36,12 @@ class Argument(NamedTuple):
                 return f"loader::number<{parameter}>() == {self.text}"
 
 
+_PARAMETER = re.compile(
+    r"(?:(?P<type>class|typename)|(?:(?:const|unsigned|signed|bool|char|short|int|long|auto"
+    r"|(?:::)?(?:std::)?(?:size_t|u?int(?:8|16|32|64)_t))\b\s*)+)"
+    r"\s*(?:[^\W\d]\w*)?\s*(?P<default>=.*)?",
+    re.DOTALL,
+)
 _ABSENT = {False: Argument("type", "absent"), True: Argument("value", "absent_value")}
 
 
@@ -53,6 +59,17 @@ class TemplateParameters(NamedTuple):
         if any((a.kind == "value") != v for each in lists for a, v in zip(each, are_values, strict=False)):
             return None
         return cls(are_values, min(map(len, lists), default=0))
+
+    @classmethod
+    def read(cls, head: str) -> TemplateParameters | None:
+        """Read ``template <class T, int N = 4>``; ``None`` for packs and what may be a type or a value."""
+        parameters = list(split_arguments(head.partition("<")[2].rpartition(">")[0]))
+        matches = [_PARAMETER.fullmatch(each.strip()) for each in parameters]
+        if not all(matches):
+            return None
+        found = [match for match in matches if match]
+        least = next((i for i, match in enumerate(found) if match["default"]), len(found))
+        return cls([match["type"] is None for match in found], least)
 
     @property
     def names(self) -> list[str]:
