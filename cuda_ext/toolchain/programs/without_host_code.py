@@ -48,6 +48,9 @@ _IMPLIED = {
         r'|namespace "std" has no member|name must be a namespace name.*\n.*\busing namespace std\b'
     ),
 }
+# What <cuda.h> defines, which PyTorch's headers include.
+_VERSION = {"CUDA_VERSION": "(1000 * __CUDACC_VER_MAJOR__ + 10 * __CUDACC_VER_MINOR__)"}
+_INCLUDES_CUDA = re.compile(rb"#\s*include\s*[<\"]cuda\.h")
 _MOST_ROUNDS = 30
 _NAMES_SHOWN = 12
 _Place = tuple[str, HostItem]
@@ -118,7 +121,11 @@ class HostCode:
         }
         source = texts.pop(self.unit.name)
         options = self.unit.options
-        implied = options._replace(pre_include=(*self.implied, *options.pre_include))
+        define, left = options.define, (source, *texts.values())
+        is_used = any(b"CUDA_VERSION" in text for text in left)
+        if is_used and self.headers_left_out and not any(map(_INCLUDES_CUDA.search, left)):
+            define = {**_VERSION, **define}
+        implied = options._replace(pre_include=(*self.implied, *options.pre_include), define=define)
         return self.unit.replace(source=source, headers=texts, options=implied)
 
     def settled(self, log_of: Callable[[TranslationUnit], str]) -> HostCode:
