@@ -61,7 +61,7 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
     images, signatures = contents[0] if len(contents) == 1 else _united(plan, contents)
     has_kernels = any(i.entries or i.architecture.kind == "ltoir" for i in images)
     if not (has_kernels or plan.may_be_empty):
-        raise defines_no_kernel(unit.name)
+        raise defines_no_kernel(unit)
     if plan.part is None or unit.kind in PYTHON:
         return images, signatures
     return _part(plan.part, unit, images, signatures)

@@ -18,7 +18,7 @@ from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.compiler.tuned_kernels import Tuned, with_tuning
-from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.errors import BuildError, CompilationError, join_names
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.constants import Constant
@@ -26,7 +26,7 @@ from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest, Unit
 from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.spelling import base_name, plain_name
-from cuda_ext.text.declarations import kernel_names
+from cuda_ext.text.declarations import find_declarations, kernel_names
 from cuda_ext.text.doc_comments import find_doc_comments, may_have_doc_comments
 from cuda_ext.text.macros import definitions_in
 
@@ -227,13 +227,24 @@ class NoKernelError(CompilationError):
     """A source defines no kernel, except for templates without an instantiation."""
 
 
-def defines_no_kernel(source: str) -> NoKernelError:
-    """Return the error for a source without a kernel."""
+def templates_of(unit: TranslationUnit) -> list[str]:
+    """List the kernel templates that the texts of `unit` define."""
+    declared = find_declarations((unit.source, *unit.headers.values())).kernels
+    return sorted({kernel.name for kernel in declared if "<" in kernel.template})
+
+
+def defines_no_kernel(unit: TranslationUnit) -> NoKernelError:
+    """Return the error for a source without a kernel, or with templates alone."""
+    if unit.kind == "cu" and (names := templates_of(unit)):
+        return NoKernelError(
+            f"defines only templates: {join_names(names)}",
+            where=unit.name,
+            remedy=f"list instantiations, such as {names[0]}<float>, under {spell_setting('instantiate')}",
+        )
     return NoKernelError(
         "defines no kernel",
-        where=source,
-        remedy="a source needs at least one __global__ or __tile_global__ function (templates only count "
-        f"when instantiated: list them under {spell_setting('instantiate')}), or set "
+        where=unit.name,
+        remedy="a source needs at least one __global__ or __tile_global__ function, or set "
         f"{spell_setting('link', True)} if other sources call it",
     )
 
@@ -245,7 +256,7 @@ def _without_empty(plan: ModulePlan, libraries: Sequence[Library]) -> tuple[Modu
     names = {own.units[0].name for own, _ in kept}
     for own, _ in both:
         if own.units[0].name not in names:
-            raise defines_no_kernel(own.units[0].name)
+            raise defines_no_kernel(own.units[0])
     return replace(plan, libraries=tuple(own for own, _ in kept)), [library for _, library in kept]
 
 

@@ -262,12 +262,9 @@ class _Wanted(NamedTuple):
 
         Raises :class:`~cuda_ext.errors.CompilationError` on others, and without a template.
         """
-        from cuda_ext.compiler.module_plan import assemble_sources
-        from cuda_ext.text.declarations import kernel_names
+        from cuda_ext.compiler.module_plan import assemble_sources, templates_of
 
-        texts = (self.unit.source, *self.unit.headers.values())
-        names = sorted({name for text in texts for name in kernel_names(text)})
-        if not names:
+        if not (names := templates_of(self.unit)):
             raise CompilationError(
                 "defines no kernel",
                 where=self.unit.name,
