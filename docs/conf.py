@@ -93,7 +93,8 @@ def write_llms_txt(app: Sphinx, exception: Exception | None) -> None:
             paragraphs = (
                 node.astext() for node in doctree.findall(nodes.paragraph) if node.parent.tagname == "section"
             )
-            first = " ".join(next(paragraphs, "").split()).partition(". ")[0].rstrip(".:")
+            about = (text for text in paragraphs if not text.startswith("This page continues"))
+            first = " ".join(next(about, "").split()).partition(". ")[0].rstrip(".:")
             link = f"[{app.env.titles[page].astext()}]({app.builder.get_target_uri(page)})"
             lines.append(f"- {link}: {first}" if first else f"- {link}")
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

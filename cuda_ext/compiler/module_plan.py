@@ -235,7 +235,7 @@ def templates_of(unit: TranslationUnit) -> list[str]:
 
 def defines_no_kernel(unit: TranslationUnit) -> NoKernelError:
     """Return the error for a source without a kernel, or with templates alone."""
-    if unit.kind == "cu" and (names := templates_of(unit)):
+    if unit.kind in ("cu", "tile") and (names := templates_of(unit)):
         return NoKernelError(
             f"defines only templates: {join_names(names)}",
             where=unit.name,

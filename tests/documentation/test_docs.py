@@ -25,7 +25,7 @@ import yaml
 
 import cuda_ext
 from tests.fixtures.cmake_projects import AXPY, FILL, INDEX, LISTS, CMakeProject
-from tests.fixtures.docs_pages import Block, commands, read_blocks, unused_files
+from tests.fixtures.docs_pages import Block, commands, project_files, read_blocks, unused_files
 from tests.fixtures.docs_stories import DOCS, NOT_RUN, Story
 from tests.fixtures.environments import CHECKOUT
 
@@ -118,6 +118,13 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 
 def test_every_file_is_built_by_a_later_command() -> None:
     assert [str(block) for blocks in BLOCKS.values() for block in unused_files(blocks)] == []
+
+
+def test_pages_name_the_project_that_they_continue() -> None:
+    for page, blocks in BLOCKS.items():
+        if page.startswith("how-to/") and project_files(blocks):
+            text = (DOCS / page).read_text(encoding="utf-8")
+            assert "continues the project of [](../tutorials/start.md)" in text, page
 
 
 def test_unused_files_are_detected() -> None:
