@@ -32,6 +32,7 @@ Compile device sources, and embed them in C++ and in a Python package::
     [PYTHON_DESTINATION <directory>]
     [CXX_NAMESPACE <namespace>]
     [C_INTERFACE]
+    [EMBED <form>]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [JIT]
@@ -56,6 +57,9 @@ Instantiations of Python functions, such as Triton's, contain the types of their
 
 ``EMBED_SOURCES`` are device headers and sources, with the headers that they include, for ``cuda_ext::compile`` or for
 NVRTC. The generated header declares them by name. A module may consist of them alone.
+
+``EMBED`` is the form of images in C++: ``incbin``, files that the assembler reads, is the default for gcc and clang, and
+``literal``, string literals, for other compilers and for Windows.
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
 ``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR`` or
@@ -102,9 +106,9 @@ function(cuda_ext_add_module target)
 
   # Python checks the arguments when the project is complete, in one process for all modules. Targets need these before.
   set(keywords
-    NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE C_INTERFACE DEPENDS OVERRIDE SOURCES ARCHITECTURES
-    INCLUDE_DIRECTORIES COMPILER NVCC LAUNCHER STD DEFINE OPTIONS PRE_INCLUDE FAST_MATH RELAXED_CONSTEXPR STD_HEADERS
-    HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS TUNE COMPRESS EMIT JIT EMBED_SOURCES LINK)
+    NAME FROM_PYPROJECT PYTHON_DESTINATION PYTHON_ONLY CXX_NAMESPACE C_INTERFACE EMBED DEPENDS OVERRIDE
+    SOURCES ARCHITECTURES INCLUDE_DIRECTORIES COMPILER NVCC LAUNCHER STD DEFINE OPTIONS PRE_INCLUDE FAST_MATH
+    RELAXED_CONSTEXPR STD_HEADERS HOST_CODE INSTANTIATE CONSTANTS SPLIT_INSTANTIATIONS VARIANTS TUNE COMPRESS EMIT JIT EMBED_SOURCES LINK)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "${keywords}")
   foreach(keyword IN ITEMS FROM_PYPROJECT JIT PYTHON_ONLY C_INTERFACE)
     if(keyword IN_LIST arg_KEYWORDS_MISSING_VALUES)
@@ -210,6 +214,12 @@ function(cuda_ext_add_module target)
   if(code)
     set(generate "${target}_generate")
     _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
+    if(embed STREQUAL incbin AND NOT arg_EMBED STREQUAL "literal")
+      # Paths in the source are relative to this directory, of which the linker would not know.
+      target_include_directories(${target} PRIVATE "${directory}")
+      target_compile_options(${target} PRIVATE -fno-lto)
+      set_target_properties(${target} PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
+    endif()
     _cuda_ext_add_object(${target} loader)
     if(cuda_ext_on_demand)
       # It runs rarely, and small code compiles faster.

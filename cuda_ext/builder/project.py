@@ -26,7 +26,8 @@ class Project:
     """The modules that a project's configuration describes.
 
     ``table`` is the configuration as written, and ``package_dir`` setuptools' mapping of packages to
-    directories. ``requirements`` are the project's dependencies, ``None`` if they are not known. ``outside``
+    directories. ``requirements`` are the project's dependencies, ``None`` if they are not known. ``version``
+    is ``0`` if the file does not have it. ``outside``
     and ``generated`` are those of its :attr:`tree`.
     """
 
@@ -37,6 +38,7 @@ class Project:
     table: Mapping[str, object] = field(default_factory=dict)
     package_dir: Mapping[str, str] = field(default_factory=dict)
     requirements: tuple[str, ...] | None = None
+    version: str = "0"
     outside: Mapping[str, Path] = field(default_factory=dict)
     generated: frozenset[str] = frozenset()
 
@@ -74,7 +76,11 @@ class Project:
         table = tools["cuda_ext"]
         modules, settings = parse_table(table, default)
         package_dir, requirements = _package_dir(tools), read_requirements(project)
-        return cls(real, modules, settings, name or real.name, table, package_dir, requirements)
+        version = project.get("version") if isinstance(project, dict) else None
+        return cls(
+            *(real, modules, settings, name or real.name, table, package_dir, requirements),
+            version=version if isinstance(version, str) else "0",
+        )
 
     @classmethod
     def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:

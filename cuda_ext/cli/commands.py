@@ -20,6 +20,7 @@ _COMMANDS = (
     "build",
     "report",
     "compile-commands",
+    "export",
     "inspect",
     "doctor",
     "prepare",

@@ -235,6 +235,7 @@ EXAMPLES = {
     "<directory>...": "device",
     "<directory>": "lib/python",
     "<namespace>": "my::gpu",
+    "<form>": "literal",
 }
 
 

@@ -90,6 +90,7 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
         "NAME a.k CXX_NAMESPACE my::class",
         "NAME a.k CXX_NAMESPACE std::gpu",
         "NAME a.k CXX_NAMESPACE a PYTHON_ONLY",
+        "NAME a.k EMBED object",
     ],
     ids=str,
 )

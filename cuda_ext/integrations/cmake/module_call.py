@@ -50,7 +50,7 @@ class Call:
     table: Mapping[str, Any] = field(default_factory=dict)
     architectures: Sequence[str] = ()
     cudaarchs: str = ""
-    embed: Embed = "literal"
+    embed: Embed | None = None
     restores_byproducts: bool = True
     files: Sequence[str] = ()
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -124,7 +124,11 @@ class Call:
                 f"{given} is for C++, and the language CXX is not enabled",
                 "add CXX to the LANGUAGES of project()",
             )
-        return "none" if self.python_only else cast("Embed", available)
+        if self.embed not in (None, "literal", "incbin"):
+            raise ConfigError(
+                f"expected literal or incbin, found {self.embed!r}", where=f"{call_of(self.target)}.EMBED"
+            )
+        return "none" if self.python_only or available == "none" else self.embed or cast("Embed", available)
 
     @property
     def namespace(self) -> str:

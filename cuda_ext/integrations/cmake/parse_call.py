@@ -28,6 +28,7 @@ _FIELDS = {
     "C_INTERFACE": "c_interface",
     "PYTHON_ONLY": "python_only",
     "CXX_NAMESPACE": "cxx_namespace",
+    "EMBED": "embed",
 }
 # Arguments that CMake reads itself.
 _DESTINATION, _DEPENDS = "PYTHON_DESTINATION", "DEPENDS"

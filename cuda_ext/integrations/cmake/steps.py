@@ -65,12 +65,12 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
 
         (config,) = project.modules
         headers = Sources(config, project.tree).headers()
-        texts = generate_cpp.Texts(directory / "embedded", headers, find_headers(config, project.tree))
+        texts = generate_cpp.Texts(Path("embedded"), headers, find_headers(config, project.tree))
         cpp = generate_cpp.render(
             package,
             config.settings.include_dirs,
-            directory / place,
-            call.embed,
+            place,
+            "incbin" if call.embed == "incbin" else "literal",
             call.cxx_namespace,
             bool(call.jit),
             texts,

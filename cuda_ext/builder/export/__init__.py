@@ -1,0 +1,1 @@
+"""Modules as a directory of C++ that builds without this package."""
