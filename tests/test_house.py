@@ -28,7 +28,7 @@ MODULES = {name_of(path): path for path in PATHS}
 
 # Which rooms each room may import, besides itself and what these may import.
 ARROWS = {
-    "cli": {"recording", "tuning"},
+    "cli": {"recording", "tuning", "integrations"},
     "recording": {"builder", "runtime"},
     "tuning": {"runtime"},
     "integrations": {"builder"},
