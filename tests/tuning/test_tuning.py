@@ -282,7 +282,8 @@ def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:
     line = json.dumps({**launch, "arguments": arguments})
     write_project(project, TABLE, {".cuda_ext/record/1.jsonl": f"{line}\n{line}\n"})
     assert tune(kernels=TIMES)[1:] == [
-        "scale<float> x=(10, 20), y=(10, 20), n=200: 1.4 us with TILE=64, MORE=1, 3.00 times as fast as the default"
+        "scale<float> x=(10, 20), y=(10, 20), n=200: 1.4 us with TILE=64, MORE=1, "
+        "3.00 times as fast as the default"
     ]
     assert {each["key"][0] for each in entries(project)} == {200}
 
