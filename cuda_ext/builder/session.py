@@ -124,6 +124,8 @@ class _Session:
         for module, plan, results in self._compile(batch, self.plan()):
             for text in plan.notes:
                 self._progress.message(text)
+            if log:
+                log.landscapes += plan.landscapes
             try:
                 libraries = _succeeded(results)
                 units = (unit for library in plan.libraries for unit in library.units)

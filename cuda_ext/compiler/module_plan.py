@@ -17,7 +17,7 @@ from cuda_ext.compiler.candidates_of_kernels import find_candidates
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.compiler.tuned_kernels import Tuned, with_tuning
+from cuda_ext.compiler.tuned_kernels import Landscape, Tuned, with_tuning
 from cuda_ext.errors import BuildError, CompilationError, join_names
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
@@ -95,8 +95,9 @@ class ModulePlan:
 
     With ``embed`` the module contains the sources and headers of the units, and also ``headers``, by
     their canonical names. ``obstacles`` has the sources that cannot be compiled on demand, with the reason;
-    they are not embedded. ``tuned`` are the instantiations among the candidates of kernels, and ``notes`` are
-    messages about them.
+    they are not embedded.
+    ``tuned`` are the instantiations among the candidates of kernels, ``notes`` are messages about them, and
+    ``landscapes`` show what was measured.
     """
 
     name: str
@@ -107,6 +108,7 @@ class ModulePlan:
     obstacles: Mapping[str, str] = field(default_factory=dict)
     tuned: Tuned = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    landscapes: tuple[Landscape, ...] = ()
 
     @property
     def kind(self) -> SourceKind:

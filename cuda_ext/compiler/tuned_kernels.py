@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from cuda_ext.compiler.front_ends.kernel_description import SHARED_MEMORY
@@ -44,8 +45,32 @@ class TunedInstantiation(NamedTuple):
         return any(not choice.when for choice in self.choices)
 
 
+class Landscape(NamedTuple):
+    """The measured times of a kernel on a GPU, in microseconds, by configuration; ``None`` without one.
+
+    ``cases`` are the columns of ``times``, and ``chosen`` is the configuration that launches take for each.
+    """
+
+    kernel: str
+    device: str
+    cases: tuple[str, ...]
+    times: Mapping[str, tuple[float | None, ...]]
+    chosen: tuple[str, ...]
+
+    def share(self, configuration: str, column: int) -> float:
+        """Return how many times as fast as `configuration` the best one is, for a case: at most 1."""
+        time = self.times[configuration][column]
+        best = min(each[column] or inf for each in self.times.values())
+        return best / time if time else 0.0
+
+
 # By the unit's name and the instantiation.
 Tuned = Mapping[tuple[str, str], TunedInstantiation]
+
+
+def spell_values(configuration: Mapping[str, str]) -> str:
+    """Write a configuration in a line."""
+    return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 
 def fits(shared: int, architecture: Architecture) -> bool:

@@ -15,6 +15,7 @@ from cuda_ext.builder.report.build_record import Action, BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
 from cuda_ext.builder.report.difference import Place
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
+from cuda_ext.compiler.tuned_kernels import Landscape
 from cuda_ext.errors import BuildError, CudaExtError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.filesystem.atomic_directory import replace_file
@@ -43,6 +44,7 @@ class BuildLog:
         self._started = datetime.now().astimezone()
         self._clock = time.perf_counter()
         self._jobs: list[JobRecord] = []
+        self.landscapes: list[Landscape] = []
         self._workers_by_id: dict[str, str] = {}
         self._check()
 
@@ -76,7 +78,7 @@ class BuildLog:
             previous = None
             with suppress(OSError, UnicodeDecodeError):
                 previous = read_record(self._report.read_text(encoding="utf-8"))
-            _write(self._report, html_page(record, previous).encode(errors="replace"))
+            _write(self._report, html_page(record, previous, self.landscapes).encode(errors="replace"))
 
     def _check(self) -> None:
         if self._report and self._trace and os.path.realpath(self._report) == os.path.realpath(self._trace):

@@ -24,6 +24,7 @@ from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_s
 from cuda_ext.builder.report.difference import Change, Changes, compare, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
+from cuda_ext.compiler.tuned_kernels import Landscape
 from cuda_ext.facts.codec import sha256
 from cuda_ext.formats.image_content import join_images
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
@@ -53,7 +54,7 @@ _SHOWN_RESOURCES = {
 }
 
 
-def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
+def html_page(record: BuildRecord, previous: BuildRecord | None, landscapes: Sequence[Landscape] = ()) -> str:
     """Return the page of a build, compared with the `previous` one if there is any.
 
     The same input gives the same text.
@@ -96,6 +97,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     changes = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
+        landscapes=[(each, _fastest_first(each)) for each in landscapes],
         previous=previous,
         now=now,
         then=then,
@@ -128,6 +130,12 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         schema=_SCHEMA,
         encoded_record=encode_record(record),
     )
+
+
+def _fastest_first(landscape: Landscape) -> list[str]:
+    """Return the configurations: those first that are near the best in many cases."""
+    columns = range(len(landscape.cases))
+    return sorted(landscape.times, key=lambda each: -sum(landscape.share(each, i) for i in columns))
 
 
 def is_report(content: bytes) -> bool:

@@ -122,6 +122,7 @@ def plan_module(
         obstacles={n: f"it {o}" for n, o in obstacles.items() if o} if module.settings.jit else {},
         tuned=tuned.found,
         notes=(*tuned.notes, *notes),
+        landscapes=tuple(tuned.landscapes),
     )
 
 

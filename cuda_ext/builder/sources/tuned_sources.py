@@ -15,9 +15,9 @@ from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.compiler.headers import read_project_file
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.compiler.tuned_kernels import Choice, TunedInstantiation
+from cuda_ext.compiler.tuned_kernels import Choice, Landscape, TunedInstantiation, spell_values
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.candidates import Tuning
+from cuda_ext.facts.candidates import Measured, Tuning
 from cuda_ext.facts.launches import FixedLaunch
 
 if TYPE_CHECKING:
@@ -45,6 +45,26 @@ class TunedSources:
         yield from dict.fromkeys(self._said)
         for table, digest in self._tables.values():
             yield from table.describe(digest)
+
+    @property
+    def landscapes(self) -> Iterator[Landscape]:
+        """The measurements of each kernel on each GPU."""
+        chosen = {
+            (instantiation.tuning.file, case): spell_values(choice.configuration)
+            for instantiation in self.found.values()
+            for choice in instantiation.choices
+            for case in choice.measured
+        }
+        for table, _ in self._tables.values():
+            for (kernel, device), times in _times(table).items():
+                cases = sorted({case for of_case in times.values() for case in of_case})
+                yield Landscape(
+                    kernel,
+                    device,
+                    tuple(", ".join(map(str, case)) for case in cases),
+                    {each: tuple(of_case.get(case) for case in cases) for each, of_case in times.items()},
+                    tuple(chosen.get((table.name, Measured(device, case)), "") for case in cases),
+                )
 
     @cached_property
     def templates(self) -> Sequence[Tune]:
@@ -138,6 +158,19 @@ class TunedSources:
 
         path = self._root / name
         return TuningTable.parse(name, read_project_file(path, name)) if path.exists() else TuningTable(name)
+
+
+def _times(table: TuningTable) -> dict[tuple[str, str], dict[str, dict[tuple[int, ...], float]]]:
+    """Return the times in `table` by kernel with its dtypes and GPU, by configuration, and by case."""
+    found: dict[tuple[str, str], dict[str, dict[tuple[int, ...], float]]] = {}
+    for entry in table.tuned:
+        if entry.time and entry.key is not None:
+            numbers, dtypes = entry.key[: len(table.key)], entry.key[len(table.key) :]
+            kernel = " ".join([entry.kernel or table.name, *map(str, dict.fromkeys(dtypes))])
+            of_kernel = found.setdefault((kernel.replace("torch.", ""), entry.device), {})
+            of_configuration = of_kernel.setdefault(spell_values(entry.configuration), {})
+            of_configuration[tuple(n for n in numbers if isinstance(n, int))] = entry.time
+    return found
 
 
 def _digest(unit: TranslationUnit) -> str:
