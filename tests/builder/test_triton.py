@@ -608,7 +608,7 @@ def test_a_measured_table_chooses_the_configuration(
     assert launched == [
         "grid=1,1,1 block=64,1,1",
         "grid=2,1,1 block=64,1,1",
-        "grid=1,1,1 block=64,1,1",
+        "grid=2,1,1 block=32,1,1",
         "grid=20,1,1 block=128,1,1",
         "grid=1,1,1 block=64,1,1",
     ]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cuda_ext.builder.session import build_project
+from cuda_ext.facts.manifest import loads
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import load, refusal, write_importable, write_project
 
@@ -132,7 +133,9 @@ def test_measurements_choose_the_kernel_of_a_launch(
     ]
     assert {(each["device"], each["sm"], each["driver"]) for each in found} == {("NVIDIA H200", 90, "13.0")}
     log: list[str] = []
-    (package,) = build_with(project, log)
+    page = tmp_path / "page.html"
+    (package,) = build_with(project, log, CUDA_EXT_REPORT=str(page))
+    assert page.read_text().count("number chosen") == 2
     assert any("tuning/scale.json: 8 of 8 entries used" in line for line in log)
     # The two that were chosen, and the default.
     assert package.kernels == (
@@ -192,6 +195,24 @@ def test_gpus_of_one_capability_are_told_apart_by_their_names(
     for gpu, more in (("NVIDIA H100 PCIe", 1), ("NVIDIA H200", 2), ("NVIDIA GH200 480GB", 2)):
         done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), FAKE_CUDA_NAMES=gpu)
         assert f"Li64ELi{more}E" in done.launches[0], gpu
+
+
+def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
+    records = {"64,1": {"TILE": 64, "MORE": 1, "time": 0.5}, "64,2": {"TILE": 64, "MORE": 2, "time": 0.25}}
+    records["128,2"] = {"TILE": 128, "MORE": 2, "time": "RuntimeFailedConfig"}
+    cache = {"device_name": "NVIDIA H200", "kernel_name": "scale", "problem_size": 100, "cache": records}
+    tuned = [{"key": [100], "sm": 90, **cache}]
+    write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+    (package,) = build_with(project)
+    (variants,) = loads(package.files["manifest.json"], "p").variants
+    chosen = {
+        kernel.expression: kernel.configuration
+        for kernel in loads(package.files["manifest.json"], "p").kernels
+    }
+    assert chosen[variants.candidates[0].kernel] == {"TILE": "64", "MORE": "2"}
+    tuned[0]["cache"] = {"64,1": {"TILE": 64, "MORE": 1, "time": "InvalidConfig"}}
+    write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+    assert "tuned[0].cache: has no configuration with a time; measure some" in refusal(project)
 
 
 FAULTS = {

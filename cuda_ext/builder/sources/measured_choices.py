@@ -86,16 +86,30 @@ def merge_neighbours(choices: Sequence[Choice]) -> Iterator[Choice]:
         yield Choice(configuration, tuple(condition for choice in group for condition in choice.when))
 
 
+def exactly(
+    points: Mapping[Point, Label], names: Sequence[str]
+) -> Iterator[tuple[Label, Condition, list[Point]]]:
+    """Yield each of `points` with the condition that the integers `names` are equal."""
+    for point, label in points.items():
+        yield label, tuple(Term(name, "==", value) for name, value in zip(names, point, strict=True)), [point]
+
+
 def choose_by_gpu(
-    times: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, float]]], names: Sequence[str]
+    times: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, float]]],
+    names: Sequence[str],
+    are_exact: bool,
 ) -> Iterator[tuple[Label, Choice]]:
-    """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs."""
+    """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs.
+
+    If they `are_exact`, they hold for the measured sizes alone.
+    """
+    part = exactly if are_exact else divide
     gpus = sorted(times, key=lambda gpu: (gpu[0], is_capability(gpu[1]), gpu[1]))
     last = dict(gpus)
     for sm, device in gpus:
         on_gpus = on_device(f"sm_{sm}" if sm and last[sm] == device else device, sm)
         regions: dict[Label, list[tuple[Condition, list[Point]]]] = {}
-        for label, condition, points in divide(choose_few(times[sm, device]), names):
+        for label, condition, points in part(choose_few(times[sm, device]), names):
             regions.setdefault(label, []).append((on_gpus + condition, points))
         for label, parts in regions.items():
             measured = tuple(Measured(device, point) for _, points in parts for point in points)

@@ -59,7 +59,7 @@ class TunedSources:
             for (kernel, device), times in _times(table).items():
                 cases = sorted({case for of_case in times.values() for case in of_case})
                 yield Landscape(
-                    kernel,
+                    f"{kernel}, {', '.join(table.key)}:",
                     device,
                     tuple(", ".join(map(str, case)) for case in cases),
                     {each: tuple(of_case.get(case) for case in cases) for each, of_case in times.items()},

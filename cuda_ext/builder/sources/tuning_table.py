@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, check_values, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
+from cuda_ext.builder.sources.kernel_tuner_cache import convert_cache
 from cuda_ext.builder.sources.measured_choices import (
     Label,
     Point,
@@ -75,8 +76,8 @@ class _Entry(NamedTuple):
 class TuningTable:
     """The parameters in keys, the configurations in their order, and the one for all other cases.
 
-    With ``candidates``, it has no others. ``is_complete`` if those that were not chosen are built, too.
-    ``used`` are the entries that were of use.
+    With ``candidates``, it has no others, and the nearest measured size counts; else only equal ones do. If it
+    ``is_complete``, candidates that were not chosen are built, too. ``used`` are the entries of use.
     """
 
     name: str
@@ -177,10 +178,12 @@ class TuningTable:
         spelled = {
             label_of(each): each for each in (*(e.configuration for e in self.tuned), *self.candidates)
         }
-        by_gpu = (
-            choice._replace(configuration=spelled[label]) for label, choice in choose_by_gpu(times, names)
-        )
-        choices = [*merge_neighbours(conditional), *by_gpu]
+        # The author of candidates says that each is right for all sizes. Others may be too small for some.
+        are_exact = not self.candidates
+        by_gpu = choose_by_gpu(times, names, are_exact)
+        sized = [choice._replace(configuration=spelled[label]) for label, choice in by_gpu]
+        rest = merge_neighbours(conditional)
+        choices = [*sized, *rest] if are_exact else [*rest, *sized]
         default = self.default or {}
         if self.is_complete:
             taken = [default, *(choice.configuration for choice in choices)]
@@ -332,12 +335,7 @@ def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
             raise ConfigError(f"expected either {one!r} or {other!r}", where=where)
     timings = keys.get("configs_timings", ())
     best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
-    rest = {
-        name: keys[name]
-        for name in ("key", "when", "sm", "kernel", "time", "runs", "failed", "source")
-        if name in keys
-    }
-    return _Entry(where, keys["device"], best, **rest)
+    return _Entry(where, keys["device"], best, **{name: keys[name] for name in _FACTS if name in keys})
 
 
 def _check_device(name: str, where: str) -> str:
@@ -367,31 +365,33 @@ def _integer(least: int, most: int, what: str) -> Kind:
 
 
 _IGNORED = Kind(lambda value, _: value, {})
+_FACTS = ("key", "when", "sm", "kernel", "time", "runs", "failed", "source")
+_ENTRY = table(
+    {
+        "device": string("a compute capability such as sm_90, or a name").then(_check_device),
+        "sm": _integer(10, LAST, "a compute capability such as 90"),
+        "runs": _integer(1, 1 << 31, "a number of measurements"),
+        "kernel": string("a name"),
+        "time": Kind(_check_number, {}),
+        "failed": string("a reason"),
+        "source": string("a digest"),
+        **dict.fromkeys(("cold", "spread", "driver", "compiler"), _IGNORED),
+        "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
+        "when": WHEN,
+        "config": _CONFIG,
+        "configs_timings": array(
+            Kind(_check_timing, {}), "an array of configurations and times", "measure some"
+        ),
+    },
+    "a table with a device and a configuration",
+    {"device": "name the GPU that it was measured on, such as sm_90"},
+).then(_check_entry)
 _TABLE = table(
     {
         "key": array(string("the name of a parameter"), "an array of names"),
         "default": _CONFIG,
         "tuned": array(
-            table(
-                {
-                    "device": string("a compute capability such as sm_90, or a name").then(_check_device),
-                    "sm": _integer(10, LAST, "a compute capability such as 90"),
-                    "runs": _integer(1, 1 << 31, "a number of measurements"),
-                    "kernel": string("a name"),
-                    "time": Kind(_check_number, {}),
-                    "failed": string("a reason"),
-                    "source": string("a digest"),
-                    **dict.fromkeys(("cold", "spread", "driver", "compiler"), _IGNORED),
-                    "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
-                    "when": WHEN,
-                    "config": _CONFIG,
-                    "configs_timings": array(
-                        Kind(_check_timing, {}), "an array of configurations and times", "measure some"
-                    ),
-                },
-                "a table with a device and a configuration",
-                {"device": "name the GPU that it was measured on, such as sm_90"},
-            ).then(_check_entry),
+            Kind(lambda value, where: _ENTRY.check(convert_cache(value, where), where), _ENTRY.schema),
             "an array of tables",
         ),
     },
