@@ -76,8 +76,8 @@ class _Entry(NamedTuple):
 class TuningTable:
     """The parameters in keys, the configurations in their order, and the one for all other cases.
 
-    With ``candidates``, it has no others, and the nearest measured size counts; else only equal ones do. If it
-    ``is_complete``, candidates that were not chosen are built, too. ``used`` are the entries of use.
+    With ``candidates``, it has no others, and the nearest measured size counts; else only equal ones do. If
+    it ``is_complete``, candidates that were not chosen are built, too. ``used`` are the entries of use.
     """
 
     name: str
