@@ -150,7 +150,7 @@ def describe_variation(launches: Iterable[Launch]) -> Iterator[str]:
         }
         fitting = [
             size
-            for size in sorted(sizes)
+            for size in sorted(sizes, key=lambda name: (len(name), name))
             if all(_rounds_up(launch, size) == value for value, own in values.items() for launch in own)
         ]
         if fitting and len(values) > 1:

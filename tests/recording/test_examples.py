@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,41 @@ def without_instantiations(text: str) -> str:
     return tomlkit.dumps(document)
 
 
+def check_written_table(root: Path, built: Sequence[str]) -> None:
+    """Write the table of the project in `root` anew from its records, which name all kernels that it `built`.
+
+    It must build the same, and lack something without any of its items.
+    """
+    assert run("record", "--project", root, "--check")[0] == 0
+    table = root / "pyproject.toml"
+    table.write_text(without_instantiations(table.read_text()))
+    if "<" in "".join(built):
+        assert run("record", "--project", root, "--check")[0] == 1
+    status, _, errors = run("record", "--project", root, "--write")
+    assert (status, errors) == (0, "")
+    written = table.read_text()
+    assert run("record", "--project", root, "--check")[0] == 0
+    # A configuration from a table of measurements is one of constants.
+    tuned = {name for name in built if name.startswith("matmul<")}
+    anew = names(root)
+    assert [name for name in anew if not name.startswith("matmul<")] == sorted({*built} - tuned)
+    assert len([name for name in anew if name.startswith("matmul<")]) >= len(tuned)
+    ran = {launch.kernel for launch in read_records(root / DIRECTORY)}
+    assert {name.partition("<")[0] for name in ran} == {name.partition("<")[0] for name in anew}
+    # Each item is needed, unless others differ from it in hints alone: one of them takes all launches.
+    launches = read_records(root / DIRECTORY)
+    texts = [kernels_of(item) for _, item in items_of(tomlkit.parse(written))]
+    for number, own in enumerate(texts):
+        document = tomlkit.parse(written)
+        array, item = items_of(document)[number]
+        array.remove(item)
+        table.write_text(tomlkit.dumps(document))
+        others = set().union(*texts[:number], *texts[number + 1 :])
+        missing = compare(load(root).modules, root, launches).missing
+        assert bool(missing) == bool(own - others), item
+    assert texts
+
+
 @pytest.mark.parametrize(
     "example", [pytest.param(name, marks=[pytest.mark.slow] * (name != FAST)) for name in PROGRAMS]
 )
@@ -186,30 +222,4 @@ def test_the_written_table_builds_what_ran(
     command = ["record", "--project", root, "--", sys.executable, *program, root / "test_program.py"]
     status, output, errors = run(*command, CUDA_EXT_JIT=0, **variables)
     assert (status, errors) == (0, ""), output
-    assert run("record", "--project", root, "--check")[0] == 0
-    table.write_text(without_instantiations(table.read_text()))
-    if "<" in "".join(built):
-        assert run("record", "--project", root, "--check")[0] == 1
-    status, output, errors = run("record", "--project", root, "--write")
-    assert (status, errors) == (0, "")
-    written = table.read_text()
-    assert run("record", "--project", root, "--check")[0] == 0
-    # A configuration from a table of measurements is one of constants.
-    tuned = {name for name in built if name.startswith("matmul<")}
-    anew = names(root)
-    assert [name for name in anew if not name.startswith("matmul<")] == sorted({*built} - tuned)
-    assert len([name for name in anew if name.startswith("matmul<")]) == len(tuned)
-    ran = {launch.kernel for launch in read_records(root / DIRECTORY)}
-    assert {name.partition("<")[0] for name in ran} == {name.partition("<")[0] for name in anew}
-    # Each item is needed, unless others differ from it in hints alone: one of them takes all launches.
-    launches = read_records(root / DIRECTORY)
-    texts = [kernels_of(item) for _, item in items_of(tomlkit.parse(written))]
-    for number, own in enumerate(texts):
-        document = tomlkit.parse(written)
-        array, item = items_of(document)[number]
-        array.remove(item)
-        table.write_text(tomlkit.dumps(document))
-        others = set().union(*texts[:number], *texts[number + 1 :])
-        missing = compare(load(root).modules, root, launches).missing
-        assert bool(missing) == bool(own - others), item
-    assert texts
+    check_written_table(root, built)
