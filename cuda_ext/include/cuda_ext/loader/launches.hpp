@@ -109,7 +109,7 @@ CUDA_EXT_COLD inline Failure none_holds(const KernelData& kernel) {
   for (const CandidateData& each : kernel.candidates) {
     conditions += joined({conditions.empty() ? "" : "; or if ", each.when});
   }
-  return failure(ErrorKind::argument, {"the arguments are none that this kernel is compiled for: if ", conditions});
+  return failure(ErrorKind::argument, {"this kernel was compiled for other arguments: if ", conditions});
 }
 
 // Adds the kernel of the launch to `error`, if the error is about it.

@@ -177,7 +177,7 @@ CUDA_EXT_WEAK Result<Image> try_link_images(const std::vector<Image>& images, co
     if (images.empty()) return refuse("link_images", "expected images, found none");
     if (!target.number || target.kind == "lto") {
       return refuse("link_images", joined({"architecture: '", linked.architecture,
-                                           "' is none of a linked image; write one such as sm_90, or compute_90"}));
+                                           "' cannot be that of a linked image; write one such as sm_90, or compute_90"}));
     }
     std::vector<std::string> all{"-arch=sm_" + target.target()};
     if (target.kind == "compute") all.push_back("-ptx");
@@ -216,7 +216,7 @@ CUDA_EXT_WEAK Result<Library> try_load_image(Image image, std::string name) noex
     if (architecture.kind == "lto" || (cubin.is_whole() && cubin.is_relocatable())) {
       mistake = "the image has to be linked; use link_images()";
     } else if (mistake.empty() && !is_ptx && !(architecture.kind == "sm" && cubin.is_whole())) {
-      mistake = joined({"the data is no whole image for ", image.architecture, "; keep what compile_image() returned"});
+      mistake = joined({"the data is not a complete image for ", image.architecture, "; keep what compile_image() returned"});
     }
     if (!mistake.empty()) return refuse(name, mistake);
     return open_owned(std::shared_ptr<ImageModule>(new ImageModule(std::move(image), std::move(name))));

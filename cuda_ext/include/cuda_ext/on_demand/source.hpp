@@ -34,7 +34,7 @@ std::size_t count_texts(const CompileOptions& options, std::string_view name) {
   return count;
 }
 
-// Images may be ones to link; a library is whole.
+// Images may be ones to link; a library is complete.
 enum class Product { library, image };
 
 // Says why NVRTC must not get `option`, which it would refuse without a reason, ignore, or answer with an image of
@@ -50,7 +50,7 @@ std::string find_mistake(const std::string& option, Product product) {
   }
   const bool is_off = option.find("=false") != option.npos;
   if (product == Product::library && !is_off && is({"-rdc", "--relocatable-device-code", "-dc", "--device-c"})) {
-    return "a library is whole; use compile_image() and link_images()";
+    return "a library is complete; use compile_image() and link_images()";
   }
   // These options add headers that the cache key would not cover.
   if (option.compare(0, 2, "-I") == 0 || is({"--include-path", "--pre-include"})) {
