@@ -10,6 +10,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Sequence
 
+from cuda_ext.compiler.spelled_settings import spell_override
 from cuda_ext.compiler.translation_unit import CompilerInfo, SourceKind
 from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.facts.architecture import TILE_IR, Architecture
@@ -188,5 +189,5 @@ def _older(number: int, compiler: CompilerInfo) -> str:
     if number > max(compiler.capabilities()):
         return f"a newer {compiler.name} is needed"
     if compiler.name not in ("nvrtc", "nvcc"):
-        return "name others in an override for these sources"
+        return f"name others in {spell_override()} for these sources"
     return 'CUDA 12 is needed: install "cuda-ext[cu12]"' if number >= 50 else "an older CUDA is needed"

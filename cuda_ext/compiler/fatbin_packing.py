@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures, differs
 from cuda_ext.compiler.signatures.spellings import describe_spellings
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import BuildError
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.kernels import Kernel
@@ -167,5 +168,6 @@ def _check_instantiations(images: Sequence[CompiledImage], where: str) -> None:
                 raise BuildError(
                     f"instantiation {expression!r} is missing from the image for {image.architecture}",
                     where=where,
-                    remedy="define it for all architectures, or take it out of `instantiate`",
+                    remedy="define it for all architectures, or take it out of "
+                    f"{spell_setting('instantiate')}",
                 )

@@ -177,7 +177,7 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
         raise CompilationError(
             "none of its sources defines a kernel",
             where=plan.module,
-            remedy="templates only count when instantiated: list them under instantiate",
+            remedy=f"templates only count when instantiated: list them under {spell_setting('instantiate')}",
         )
     signatures = merge_signatures(each for _, each in objects)
     # If several units have a static variable of one name, the linker numbers the copies.

@@ -8,6 +8,7 @@ from typing import cast
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.reflection import read_image
+from cuda_ext.compiler.spelled_settings import spell_override
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.facts.architecture import Architecture, ImageKind
@@ -74,7 +75,8 @@ def _check_assembles(unit: TranslationUnit, target: Architecture | None, archite
         raise CompilationError(
             f"is PTX for sm_{target.target}, which cannot be compiled for {architecture}",
             where=unit.name,
-            remedy="list only architectures that it serves, in an override if other sources serve more",
+            remedy="list only architectures that it serves, "
+            f"in {spell_override()} if other sources serve more",
         )
     if architecture.kind == "ltoir":
         raise CompilationError(

@@ -37,6 +37,8 @@ def spell_setting(key: str, value: str | bool | None = None) -> str:
     return key if value is None else f"{key} = {str(value).lower()}"
 
 
-def spell_override(module: str) -> str:
-    """Spell the place for settings of single sources of `module`, a key path."""
-    return "an OVERRIDE" if IN_CMAKE in os.environ else f"[[{module}.overrides]]"
+def spell_override(module: str = "") -> str:
+    """Spell the place for settings of single sources, in the table `module` if that key path is known."""
+    if IN_CMAKE in os.environ:
+        return "an OVERRIDE"
+    return f"[[{module}.overrides]]" if module else "an override"

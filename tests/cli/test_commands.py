@@ -27,8 +27,8 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     assert output.startswith(f"Usage: {name} [OPTIONS] COMMAND [ARGS]...\n")
     listed = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     # As one meets them.
-    work = ["init", "build", "report", "compile-commands", "inspect", "doctor", "prepare", "record", "cache"]
-    assert [line.split()[0] for line in listed] == [*work, "cmake-dir"]
+    work = ["init", "build", "report", "compile-commands", "export", "inspect", "doctor", "prepare"]
+    assert [line.split()[0] for line in listed] == [*work, "record", "tune", "cache", "cmake-dir"]
     assert not any(line.endswith("...") for line in listed)
 
 

@@ -228,7 +228,7 @@ def _check_override(value: object, where: str) -> Override:
         raise ConfigError(
             "lists configurations, but this override instantiates nothing",
             where=f"{where}.tuning",
-            remedy="add instantiate",
+            remedy=f"add {spell_setting('instantiate')}",
         )
     return Override(where, settings.pop("sources"), settings, kernels, tuning)
 

@@ -19,7 +19,7 @@ from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
-from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import (
     FRONT_ENDS,
     PYTHON,
@@ -78,7 +78,7 @@ def plan_module(
                 raise ConfigError(
                     f"{unit.name} cannot be compiled to LTO-IR",
                     where=module.key_path("architectures", unit.name),
-                    remedy='name others, such as "sm_90", in an override for it',
+                    remedy=f'name others, such as "sm_90", in {spell_override()} for it',
                 )
         if module.settings.link and targets[key] != next(iter(targets.values())):
             raise ConfigError(
@@ -183,7 +183,7 @@ def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
         raise ConfigError(
             f"{unit.name} has kernels of CUDA Tile, which are C++20",
             where=module.key_path("std", unit.name),
-            remedy=f"set {spell_setting('std', 'c++20')} in an override for it",
+            remedy=f"set {spell_setting('std', 'c++20')} in {spell_override()} for it",
         )
 
 

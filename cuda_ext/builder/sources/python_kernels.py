@@ -23,6 +23,7 @@ from cuda_ext.compiler.front_ends.python_functions import (
     find_functions,
     functions_with_hooks,
 )
+from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
 from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
@@ -135,7 +136,8 @@ def one_for_each_instantiation(
         raise ConfigError(
             f"no instantiation names a function of this source, which has {names}",
             where=unit.name,
-            remedy="name the types of its parameters under instantiate, in an override for it",
+            remedy=f"name the types of its parameters under {spell_setting('instantiate')}, "
+            f"in {spell_override()} for it",
         )
     parts = ((unit.replace(instantiate=(each,)), _useful(each, architectures)) for each in unit.instantiate)
     return [(part, useful) for part, useful in parts if useful]

@@ -18,6 +18,7 @@ from cuda_ext.compiler.architectures import FIRST_SPECIFIC
 from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.products import CompiledImage
+from cuda_ext.compiler.spelled_settings import spell_override
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.architecture import Architecture
@@ -202,7 +203,7 @@ def _compile(
     ):
         raise CompilationError(
             f"kernels for sm_{number} take no tensor maps",
-            remedy=f"name architectures from sm_{_FIRST_WITH_TENSOR_MAPS} on in an override for it",
+            remedy=f"name architectures from sm_{_FIRST_WITH_TENSOR_MAPS} on in {spell_override()} for it",
         )
     values = {(names.index(name),): value for name, value in constants.items() if name in names}
     source = ASTSource(function, signature, values, hints_of(instantiation, names))
