@@ -112,10 +112,11 @@ def test_of_64_processes_one_compiles_each_kernel(example: Path, empty_cache: Pa
     ]
 
 
-def test_a_compiled_string_launches(empty_cache: Path) -> None:
+@pytest.mark.parametrize("instantiate", [["fill<float>"], []], ids=["listed", "not listed"])
+def test_a_compiled_string_launches(empty_cache: Path, instantiate: list[str]) -> None:
     numpy = pytest.importorskip("numpy")
     source = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }"
-    module = cuda_ext.compile(source, instantiate=["fill<float>"])
+    module = cuda_ext.compile(source, instantiate=instantiate)
     x, y = numpy.zeros(32, "f4"), numpy.zeros(32, "i8")
     module.fill["float"](x, 2.5, grid=1, block=32)
     module.fill["long long"](y, 7, grid=1, block=32)

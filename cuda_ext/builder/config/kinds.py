@@ -238,7 +238,8 @@ def _check_standard(text: str, where: str) -> str:
     if not re.fullmatch(_STANDARD, text):
         close = f"c++{text[-2:]}"
         remedy = f"did you mean '{close if re.fullmatch(_STANDARD, close) else 'c++17'}'?"
-        raise ConfigError(f"{shorten(text)!r} is not a C++ standard", where=where, remedy=remedy)
+        flaw = "older than CUDA compiles" if text == "c++98" else "not a C++ standard"
+        raise ConfigError(f"{shorten(text)!r} is {flaw}", where=where, remedy=remedy)
     return text
 
 

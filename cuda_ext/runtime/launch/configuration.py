@@ -248,7 +248,8 @@ def missing_grid(is_fixed: bool) -> ArgumentError:
     """Return the error of a launch without a grid; if it `is_fixed`, the image fixes everything else."""
     if is_fixed:
         return ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
-    return ArgumentError("expected grid and block, or threads")
+    remedy = "write grid=-(-n // 256), block=256, or threads=n"
+    return ArgumentError("expected grid and block, or threads", remedy=remedy)
 
 
 def check_extents(name: str, value: Dim, largest: Extents, least: int = 1) -> Extents:
