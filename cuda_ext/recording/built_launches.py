@@ -23,7 +23,7 @@ from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.spelling import base_name, normalise
 from cuda_ext.recording.folding import fold, spell
 from cuda_ext.recording.needed_kernels import instantiate, takes, unite
-from cuda_ext.recording.records import Launch
+from cuda_ext.recording.records import Launch, RecordError
 from cuda_ext.text.declarations import find_declarations, kernel_names
 
 
@@ -131,10 +131,15 @@ class Comparison(NamedTuple):
 def compare(modules: Sequence[ModuleConfig], root: Path, launches: Sequence[Launch]) -> Comparison:
     """Compare `launches` with what the `modules` of the project in `root` build.
 
-    Raises :class:`~cuda_ext.errors.BuildError` as a build does for a mistake in the configuration.
+    Raises :class:`~cuda_ext.errors.BuildError` as a build does for a mistake in the configuration, and
+    :class:`RecordError` for damaged records.
     """
     planned = [_Module(module, root) for module in modules]
-    missing = [each for module in planned for each in module.find_missing(launches)]
+    try:
+        missing = [each for module in planned for each in module.find_missing(launches)]
+    except ValueError as error:
+        remedy = "remove the records, and record again"
+        raise RecordError(f"a record has what no kernel can have: {error}", remedy=remedy) from None
     unknown = [each for each in launches if not any(module.unit_of(each) for module in planned)]
     return Comparison(missing, unknown)
 

@@ -73,7 +73,9 @@ def number_of(value: Any) -> int | float | bool | None:
     """Return the number of Python that `value` is, also as one of numpy."""
     if isinstance(value, numbers.Number) or type(value).__name__ in ("bool_", "bool"):
         value = getattr(value, "item", lambda: value)()
-    return value if isinstance(value, bool | int | float) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # not a member of an enumeration
+    return value if isinstance(value, bool | float) else None
 
 
 def flatten(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:

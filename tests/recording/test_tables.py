@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import tomllib
 from collections.abc import Sequence
@@ -12,8 +13,16 @@ import pytest
 from cuda_ext.errors import ConfigError
 from cuda_ext.recording.built_launches import add_to_table, compare
 from cuda_ext.recording.folding import fold
-from cuda_ext.recording.records import DIRECTORY, Argument, Launch, describe_variation, write_line
+from cuda_ext.recording.records import (
+    DIRECTORY,
+    Argument,
+    Launch,
+    RecordError,
+    describe_variation,
+    write_line,
+)
 from tests.fixtures.command_line import run
+from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import load, write_project
 
 SCALE = """
@@ -212,6 +221,39 @@ def test_kernels_of_others_are_not_compared(tmp_path: Path) -> None:
     # The file of an installed package is that of the project.
     installed = scale()._replace(source="/site-packages/device/scale.py")
     assert instantiations(tmp_path, [installed]) == [FUNCTION]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        scale()._replace(constants={"BLOCK": "((", "bias": "None", "DTYPE": "fp32"}),
+        scale()._replace(constants={"BLOCK": "x", "bias": "None", "DTYPE": "fp32"}),
+        scale()._replace(arguments=(Argument("out", "]]"), *scale().arguments[1:])),
+        scale()._replace(arguments=(Argument("other", "i32"),)),
+        scale()._replace(options={"num_warps": "'"}),
+    ],
+)
+def test_records_that_no_launch_makes(tmp_path: Path, damaged: Launch) -> None:
+    table = f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.overrides]]\nsources = ['device/*.py']\n"
+    built = "scale(out: *fp16, x: *fp16, n: i32, seed: i32, BLOCK=128 if n <= 2000)"
+    write_project(tmp_path, f"{table}instantiate = ['{built}']\n", FILES)
+    with pytest.raises(RecordError, match=r"a record has what no kernel can have: .*; remove the records"):
+        instantiations(tmp_path, [damaged])
+
+
+@needs_mount
+def test_a_full_disk_leaves_the_table(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=64k", "none") as small:
+        write_project(small, HEAD, FILES)
+        (small / DIRECTORY).mkdir(parents=True)
+        (small / DIRECTORY / "1.jsonl").write_bytes(write_line(scale()))
+        with contextlib.suppress(OSError):
+            (small / "full").write_bytes(bytes(64 << 10))
+        status, _, errors = run("record", "--project", small, "--write")
+        assert status == 1
+        assert errors.endswith(f"{small}/pyproject.toml: No space left on device\n")
+        assert (small / "pyproject.toml").read_text() == HEAD
+        assert [path.name for path in small.iterdir() if path.name.startswith(".p")] == []
 
 
 def test_cupy_kernels_are_found_by_name(tmp_path: Path) -> None:
