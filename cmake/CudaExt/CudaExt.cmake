@@ -58,8 +58,8 @@ Instantiations of Python functions, such as Triton's, contain the types of their
 ``EMBED_SOURCES`` are device headers and sources, with the headers that they include, for ``cuda_ext::compile`` or for
 NVRTC. The generated header declares them by name. A module may consist of them alone.
 
-``EMBED`` is the form of images in C++: ``incbin``, files that the assembler reads, is the default for gcc and clang, and
-``literal``, string literals, for other compilers and for Windows.
+``EMBED`` chooses the form of images in C++. With ``incbin``, the default for gcc and clang, the assembler reads files.
+``literal``, the default for other compilers and for Windows, writes string literals.
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
 ``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR`` or
