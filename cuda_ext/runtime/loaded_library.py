@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -145,7 +145,8 @@ class Library:
                 try:
                     library = self._load(code, device.driver)
                     handle = device.driver.query("cuLibraryGetKernel", OUT, library, _encode(lowered))
-                    return LoadedKernel(device, handle, _fixed_launch(kernel, code))
+                    fixed = _fixed_launch(kernel, code, self.manifest.units[kernel.unit].images)
+                    return LoadedKernel(device, handle, fixed)
                 except DriverCallError as error:
                     raise self._explain(error, kernel, code, device) from None
 
@@ -300,11 +301,12 @@ class Library:
         return LoadError(text, where=manifest.module)
 
 
-def _fixed_launch(kernel: Kernel, code: _Code) -> FixedLaunch | None:
+def _fixed_launch(kernel: Kernel, code: _Code, images: Sequence[Image]) -> FixedLaunch | None:
     """Return the launch of `kernel` that `code` fixes; what is compiled on demand has one kernel."""
     if isinstance(code, Image):
         return code.launches.get(kernel.expression)
-    return next(iter(code.launches.values()), None)
+    launches = (image.launches[kernel.expression] for image in images if kernel.expression in image.launches)
+    return next(iter(code.launches.values()), None) or next(launches, None)  # the table fixed those of images
 
 
 def _encode(lowered: str) -> bytes:

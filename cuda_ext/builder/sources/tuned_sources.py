@@ -131,6 +131,11 @@ class TunedSources:
             pattern = f'kernel = "{entry.function}(BLOCK={{BLOCK}}, num_warps={{W}})"'
             raise ConfigError(problem, where=entry.where, remedy=f"list values here: {pattern}")
         kept = [each for each in found.configurations if entry.keeps(each)]
+        if entry.default and entry.default not in kept:
+            configurations = "; ".join(map(spell_values, kept))
+            raise ConfigError(
+                "is none of the candidates", where=f"{entry.where}.default", remedy=configurations
+            )
         if found.prunes:
             self._said.append(
                 f"{unit.name}: prune_configs_by of {entry.function} is not run: {len(kept)} configurations "

@@ -51,7 +51,9 @@ class Entry(NamedTuple):
     def lowered_name(self, entity: Kernel | Symbol) -> str | None:
         """Return the lowered name of a kernel or symbol in this image, or ``None`` if the image lacks it."""
         if isinstance(entity, Kernel):
-            kernel = self.kernel(entity.expression)
+            # Candidates of a tuned kernel have names of their own.
+            same = (each for each in self.kernels if each.lowered == entity.lowered)
+            kernel = self.kernel(entity.expression) or next(same, None)
             return kernel.lowered if kernel else None
         return next((s.lowered for s in self.symbols if s.name == entity.name), None)
 
