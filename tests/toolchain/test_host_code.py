@@ -82,6 +82,11 @@ def test_images_list_what_was_left_out() -> None:
     assert compiled.log == "host code left out, with its lines:\na.cu: launch_scale (7)"
 
 
+def test_macros_of_macros_with_specifiers_make_device_code() -> None:
+    text = "#define D __device__\n#define ID inline D\nID float half(float x) { return x / 2; }\nint f() {}\n"
+    assert str(HostCode.find(unit(text, name="a.cu", skip_host_code=True), ())).endswith("\na.cu: f (4)")
+
+
 def test_a_name_is_listed_once() -> None:
     whole = unit("struct P {\nint f() { return 1; }\n};", name="a.cu", skip_host_code=True)
     found = HostCode.find(whole, ())

@@ -17,7 +17,7 @@ from cuda_ext.text.directives import definitions_of
 from cuda_ext.text.host_code import find_host_code
 from cuda_ext.text.host_items import HostItem, leave_out, unevaluated_text
 from cuda_ext.text.includes import find_includes
-from cuda_ext.text.macros import SPECIFIERS, declaring_macros, find_macros
+from cuda_ext.text.macros import SPECIFIERS, WORD, declaring_macros, find_macros
 from cuda_ext.toolchain.programs.header_dependencies import reachable_headers
 
 # Headers that only host code uses, unless the search path has them.
@@ -97,6 +97,9 @@ class HostCode:
         device = {macro.name for macro in macros if re.search(SPECIFIERS, macro.body)}
         if device:  # or else no argument of a macro declares anything for the device
             device |= {macro.name for macro in declaring_macros(macros)}
+        words = [(macro.name, {*WORD.findall(macro.body)}) for macro in macros]
+        while more := {name for name, used in words if used & device} - device:
+            device |= more
         return {name: find_host_code(text, frozenset(device), known) for name, text in self.texts.items()}
 
     def is_host(self, name: str, item: HostItem) -> bool:
