@@ -106,7 +106,7 @@ def _compare(project: Project, launches: Sequence[Launch], write: bool) -> None:
     missing, unknown = compare(project.modules, project.root, launches)
     for text in dict.fromkeys(f"{each.kernel} in {each.source or 'no file'}" for each in unknown):
         click.echo(f"not compared: no module of the project has {text}")
-    for text in describe_variation(launches):
+    for text in describe_variation(launches) if write else ():
         click.echo(text)
     file = project.root / "pyproject.toml"
     content = add_to_table(project, missing) if write else b""

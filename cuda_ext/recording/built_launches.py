@@ -160,10 +160,9 @@ def add_to_table(project: Project, missing: Sequence[Missing]) -> bytes:
         if each.instantiations:
             _add(document, each)
     modules, _ = parse_table(document.unwrap()["tool"]["cuda_ext"], project.modules[0].name)
-    for each in missing:
-        for left in compare(modules, project.root, each.launches).missing:
-            if not each.notes:
-                raise ConfigError("cannot be extended", where=left.where, remedy=f"add {left.instantiations}")
+    complete = [launch for each in missing if not each.notes for launch in each.launches]
+    for left in compare(modules, project.root, complete).missing:
+        raise ConfigError("cannot be extended", where=left.where, remedy=f"add {left.instantiations}")
     return tomlkit.dumps(document).encode()
 
 
