@@ -847,19 +847,19 @@ static CUresult launch(const char* how, const void* launchable, const Configurat
   const CUresult error = limits(kernel, device, config);
   if (error) return error;
 
-  char* text;
-  size_t size;
-  FILE* details = open_memstream(&text, &size);
-  if (config->cooperative >= 0) fprintf(details, " cooperative=%d", config->cooperative);
-  if (config->dependent >= 0) fprintf(details, " dependent=%d", config->dependent);
+  size_t room = 100;  // of the attributes
+  for (int i = 0; i < kernel->count; i++) room += 1 + 2 * kernel->sizes[i];
+  char* text = calloc(room, 1);
+  char* end = text;
+  if (config->cooperative >= 0) end += sprintf(end, " cooperative=%d", config->cooperative);
+  if (config->dependent >= 0) end += sprintf(end, " dependent=%d", config->dependent);
   const unsigned *cluster = config->cluster, *extents = config->extents;
-  if (cluster[0]) fprintf(details, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]);
+  if (cluster[0]) end += sprintf(end, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]);
   for (int i = 0; i < kernel->count; i++) {
     const unsigned char* value = parameters[i];
-    fputc(' ', details);
-    for (int j = 0; j < kernel->sizes[i]; j++) fprintf(details, "%02x", value[j]);
+    *end++ = ' ';
+    for (int j = 0; j < kernel->sizes[i]; j++) end += sprintf(end, "%02x", value[j]);
   }
-  fclose(details);
   record("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s", how, kernel->name, extents[0],
          extents[1], extents[2], extents[3], extents[4], extents[5], config->shared,
          (unsigned long long)(uintptr_t)config->stream, device, text);
