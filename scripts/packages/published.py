@@ -32,7 +32,7 @@ ROWS: Mapping[str, Callable[[Results], str]] = {
     "size of the wheel": lambda r: f"{r.built[0].size / 1024:.0f} KiB",
     "import, without the framework": lambda r: f"{median(i.package for i in r.imported):.1f} ms",
 }
-DATE = re.compile(r"(?<=measured on )\d{4}-\d\d-\d\d")
+DATE = re.compile(r"(?<=\bon )\d{4}-\d\d-\d\d")
 
 
 def write_tables(results: Sequence[Results]) -> None:
