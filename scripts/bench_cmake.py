@@ -1,7 +1,8 @@
-"""Measure what ``find_package(CudaExt)`` and one module add to the time of a CMake build.
+"""Measure what ``find_package(CudaExt)`` and modules add to the time of a CMake build.
 
-Two projects take turns: a C++ executable alone, and the same with a module of two CUDA sources. The steps are
-configuring a new build tree, configuring again, building with all kernels in the cache, and building again.
+Two projects take turns: a C++ executable alone, and the same with one or more modules of two CUDA sources.
+The steps are configuring a new build tree, configuring again, building with all kernels in the cache, and
+building again.
 Prints medians with the least and the greatest value. Needs ``cuda-ext[cu13]``, CMake and a C++ compiler.
 """
 
@@ -21,21 +22,20 @@ from bench.processes import run
 from bench.tables import format_pairs, format_spread, format_table
 
 PLAIN = "cmake_minimum_required(VERSION 3.24)\nproject(app LANGUAGES CXX)\nadd_executable(app main.cpp)\n"
-WITH_MODULE = (
-    PLAIN
-    + """find_package(CudaExt REQUIRED)
-cuda_ext_add_module(app_kernels NAME app.kernels
-  SOURCES device/axpy.cu device/fill.cu ARCHITECTURES sm_90 INSTANTIATE "axpy<float>")
-target_link_libraries(app PRIVATE app_kernels)
+MODULES = """find_package(CudaExt REQUIRED)
+foreach(number RANGE 1 {})
+  cuda_ext_add_module(kernels_${{number}} NAME app.kernels_${{number}}
+    SOURCES device/axpy.cu device/fill.cu ARCHITECTURES sm_90 INSTANTIATE "axpy<float>")
+  target_link_libraries(app PRIVATE kernels_${{number}})
+endforeach()
 """
-)
 FILES = {
     "main.cpp": "int main() {}\n",
     "device/axpy.cu": "template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) y[i] += a * x[i];\n}\n",
     "device/fill.cu": "__global__ void fill(float* x, float value) { x[threadIdx.x] = value; }\n",
 }
-PROJECTS = {"C++ alone": PLAIN, "with a module": WITH_MODULE}
+PROJECTS = ("C++ alone", "with modules")
 STEPS = ("configure, new tree", "configure again", "build, cached kernels", "build again")
 
 
@@ -44,6 +44,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=11, help="rounds; 11")
+    parser.add_argument("--modules", type=int, default=1, help="modules; 1")
     parser.add_argument("--generator", default="Ninja", help="Ninja")
     arguments = parser.parse_args()
     print(format_pairs(describe_machine(None)), flush=True)
@@ -54,7 +55,7 @@ def main() -> int:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["CUDA_EXT_CACHE"] = str(work / "cache")
         os.environ["PYTHONPATH"] = str(ROOT)
-        samples = measure(work, arguments.rounds, arguments.generator)
+        samples = measure(work, arguments.rounds, arguments.generator, arguments.modules)
     print(f"\n{arguments.generator}, {arguments.rounds} rounds; milliseconds: median (least .. most)")
     rows = []
     for step in STEPS:
@@ -65,10 +66,10 @@ def main() -> int:
     return 0
 
 
-def measure(work: Path, rounds: int, generator: str) -> dict[tuple[str, str], list[float]]:
+def measure(work: Path, rounds: int, generator: str, modules: int) -> dict[tuple[str, str], list[float]]:
     """Measure the milliseconds of each step of each project in each round, after a round to warm up."""
     samples: dict[tuple[str, str], list[float]] = {}
-    for name, lists in PROJECTS.items():
+    for name, lists in zip(PROJECTS, (PLAIN, PLAIN + MODULES.format(modules)), strict=True):
         for file, content in {"CMakeLists.txt": lists, **FILES}.items():
             path = work / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
