@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.instantiations import (
@@ -25,6 +26,7 @@ from cuda_ext.builder.config.kinds import (
     string,
     table,
 )
+from cuda_ext.compiler.front_ends.kernel_description import LIMITS
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.launches import FixedLaunch
@@ -151,8 +153,11 @@ def _launch(block: Sequence[str], shared: str, configuration: Mapping[str, str],
         problem = "expected up to three integers, or expressions of the constants"
         raise ConfigError(problem, where=f"{where}.block", remedy="write the threads of a block")
     launch = FixedLaunch(tuple(extents), memory)
-    if not launch.is_possible:
-        raise ConfigError(f"{configuration} makes {launch}", where=where, remedy="exclude it by when")
+    most, what = LIMITS["block"]
+    if not launch.is_possible or prod(extents) > most:
+        constants = ", ".join(f"{name}={value}" for name, value in configuration.items())
+        remedy = f"a block has at most {most:,} {what}: exclude the candidate by when"
+        raise ConfigError(f"{constants} makes {launch}", where=f"{where}.block", remedy=remedy)
     return launch
 
 

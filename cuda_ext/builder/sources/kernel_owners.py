@@ -53,7 +53,7 @@ def assign_instantiations(
         owners = _Owners([u for u in units if u.kind == "cu"], sources)
         _assign_of_module(module, units, owners, assigned, tuned)
         for entry in tuned.templates:
-            owner = _owner(f"{entry.function}<>", owners, module, f"{entry.where}.kernel")
+            owner = _owner(f"{entry.function}<...>", owners, module, f"{entry.where}.kernel")
             assigned[owner] += tuned.add_template(entry, sources.unit(owner))
     return assigned
 
