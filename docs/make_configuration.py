@@ -42,7 +42,7 @@ architectures = ["sm_90a"]
 Without any key, the module `kernels` in the project's package has the kernels of `device/*.cu`.
 
 Write paths relative to the project's root, within it, and with forward slashes. In a glob, `*` matches any
-characters of a name, `?` one character, `[ab]` one of these, and `**` between slashes any directories:
+characters of a name, `?` one character, `[ab]` one of these, and `**` between slashes any directories.
 `device/*.cu` matches the sources in `device`, `device/**/*.cu` also those below. Wildcards do not match
 names that begin with a dot. A glob that matches nothing is an error.
 
