@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -33,9 +33,8 @@ from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.text.brackets import split_arguments
 from cuda_ext.text.expressions import evaluate
 
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _EXAMPLE = 'a table such as { kernel = "gemm<{TILE}>", TILE = [64, 128], key = ["n"], block = "TILE * 2" }'
-# Stands for a tuned constant in the name of a kernel.
-_TUNED = "\N{REPLACEMENT CHARACTER}"
 
 
 class Option(NamedTuple):
@@ -102,9 +101,14 @@ def _check_tune(value: object, where: str) -> Tune:
     is_python = "<" not in pattern
     made = Tune(where, function, {}, is_python, default=default, **given)
     tuned = {name for name, texts in values.items() if all(_is_constant(text) for text in texts)}
+    if is_python and (other := [name for name in values if name not in tuned]):
+        problem = "candidates of a function in Python differ in integers and booleans"
+        raise ConfigError(
+            problem, where=key_path(where, other[0]), remedy="write other constants into kernel"
+        )
     groups: dict[str, list[Option]] = {}
     for chosen, text in multiply_out(pattern, values) if values else ():
-        name = _name_of(pattern, {**chosen, **dict.fromkeys(tuned, _TUNED)})
+        name = function if is_python else _name_of(pattern, chosen, tuned)
         configuration = {each: _spell(chosen[each]) for each in values if each in tuned}
         if made.keeps(configuration):
             launch = None if is_python else _launch(block, shared, configuration, where)
@@ -137,21 +141,22 @@ def _spell(text: str) -> str:
     return text.title() if text in ("true", "false") else text if _is_constant(text) else repr(text)
 
 
-def _name_of(pattern: str, values: Mapping[str, str]) -> str:
-    """Return the name of the kernel `pattern`: without the arguments that contain tuned constants."""
-    text = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], pattern)
-    name, _, arguments = text.strip().removesuffix(">").partition("<")
-    kept = [each for each in split_arguments(arguments) if _TUNED not in each]
-    return f"{name}<{', '.join(kept)}>" if kept else name
+def _name_of(pattern: str, values: Mapping[str, str], tuned: Set[str]) -> str:
+    """Return the name of the kernel `pattern`: without the arguments that contain `tuned` constants."""
+    name, _, arguments = pattern.strip().removesuffix(">").partition("<")
+    kept = [each for each in split_arguments(arguments) if not tuned & {*_PLACEHOLDER.findall(each)}]
+    text = f"{name}<{', '.join(kept)}>" if kept else name
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def _launch(block: Sequence[str], shared: str, configuration: Mapping[str, str], where: str) -> FixedLaunch:
     extents = [_evaluate(each, configuration, f"{where}.block") for each in block]
     memory = _evaluate(shared, configuration, f"{where}.shared")
-    numbers = [*extents, memory]
-    if not block or not all(isinstance(each, int) for each in numbers):
+    if not block or not all(isinstance(each, int) for each in extents):
         problem = "expected up to three integers, or expressions of the constants"
         raise ConfigError(problem, where=f"{where}.block", remedy="write the threads of a block")
+    if not isinstance(memory, int):
+        raise ConfigError("expected an integer", where=f"{where}.shared", remedy="write a number of bytes")
     launch = FixedLaunch(tuple(extents), memory)
     most, what = LIMITS["block"]
     if not launch.is_possible or prod(extents) > most:
@@ -208,4 +213,19 @@ _SCHEMA = {
     "properties": _KNOWN.schema["properties"],
     "required": ["kernel"],
 }
-TUNE = array(Kind(_check_tune, _SCHEMA), f"an array of tables, each {_EXAMPLE}")
+
+
+def _check_apart(entries: Sequence[Tune], where: str) -> Sequence[Tune]:
+    """Check that no two of `entries` have one file of measurements."""
+    first: dict[str, int] = {}
+    for number, entry in enumerate(entries):
+        if (other := first.setdefault(entry.base, number)) != number:
+            raise ConfigError(
+                f"lists candidates of {entry.base!r}, as {where}[{other}] does",
+                where=f"{where}[{number}]",
+                remedy=f"unite the two: {entry.file} has the measurements of one",
+            )
+    return entries
+
+
+TUNE = array(Kind(_check_tune, _SCHEMA), f"an array of tables, each {_EXAMPLE}").then(_check_apart)
