@@ -59,6 +59,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_a_library_is_built_as_it_is_and_compiled_on_demand(
     tmp_path: Path, fake_driver: Path, empty_cache: Path
 ) -> None:

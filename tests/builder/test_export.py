@@ -124,6 +124,7 @@ target_link_libraries(main PRIVATE my_kernels::my_kernels)
 """
 
 
+@pytest.mark.slow
 def test_it_is_installed_and_found_by_cmake_and_pkg_config(moved: Path, tmp_path: Path) -> None:
     library = CMakeProject(moved, cache={"CMAKE_INSTALL_LIBDIR": "lib/here"})
     nothing = {"CMAKE_PREFIX_PATH": "", "CudaExt_PYTHON_EXECUTABLE": ""}

@@ -40,7 +40,7 @@ BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERA
 FROM_NOTHING = ["tutorials/start.md", "how-to/drivers.md"]
 # Pages whose tools take many seconds. Tests in builder/ have the same: test_triton and test_cutile kernels,
 # scheduler/test_named_executor clusters, and sources/test_compilation_database clangd.
-SLOW = {"how-to/cluster.md", "how-to/cutile.md", "how-to/editors.md", "how-to/triton.md"}
+SLOW = {"how-to/cluster.md", "how-to/cmake.md", "how-to/cutile.md", "how-to/editors.md", "how-to/triton.md"}
 RUN = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
 with_each_page = pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN]

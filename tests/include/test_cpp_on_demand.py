@@ -625,6 +625,7 @@ def test_python_counts_the_sizes_of_entries(on_demand: OnDemand, tmp_path: Path)
     assert (cache / "objects" / "total").read_text() == f"0 0 {len(entries(cache)[other])} "
 
 
+@pytest.mark.slow
 def test_damaged_entries_are_compiled_again(on_demand: OnDemand, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     on_demand.cpp("launch:lonely<int>", cache=cache)

@@ -132,6 +132,7 @@ def extension(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Exten
     return Extension(session, tuple(map(session.type, commands(session.project))))
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_extension_lists_its_kernels(extension: Extension) -> None:
     assert (

@@ -28,6 +28,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.slow
 def test_a_program_compiles_with_what_it_embeds(tmp_path: Path, fake_driver: Path) -> None:
     if not any(Path(d, "libnvrtc.so.13").is_file() for d in library_directories(13)):
         pytest.skip("takes NVRTC 13 for Linux from the registry")

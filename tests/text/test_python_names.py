@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from cuda_ext.text.python_names import assigned_owners, bound_names, called_owners, read_chains
+from cuda_ext.text.python_names import bound_names, called_chains, changed_chains, read_chains
 
 FILES = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[::4]
 
@@ -40,7 +40,7 @@ def test_bound_and_read_names_are_those_of_the_compiler() -> None:
     assert len(FILES) > 30
 
 
-def test_attributes_follow_names_and_changes_have_owners() -> None:
+def test_attributes_follow_names() -> None:
     (function,) = ast.parse(
         "def f(x: a.b, y=c.d[e.f]): return lambda z: (x.g, z.h, i.j(k).l, {m: n.o for m in p})"
     ).body
@@ -53,6 +53,14 @@ def test_attributes_follow_names_and_changes_have_owners() -> None:
         "n.o",
         "p",
     ]
-    body = ast.parse("a.b.c = d\ne[0] += 1\ndel f.g\nh.i(j, *k, l=m.n)\no = p.q(r)\nfor s in t: u.v(s)").body
-    assert [[*assigned_owners(each)] for each in body] == [["a"], ["e"], ["f"], [], [], []]
-    assert [[*called_owners(each)] for each in body] == [[], [], [], ["h", "j", "k", "m"], [], ["u", "s"]]
+
+
+def test_changes_have_the_names_of_what_they_change() -> None:
+    body = ast.parse(
+        "a.b.c = d\ne[0] += 1\ndel f.g\nh.i(j, *k, l=m.n)\no = p.q(r)\nfor s in t: u.v(s)\n"
+        "w.x.append(1)\nsetattr(y, 'z', 2)"
+    ).body
+    changed = [[".".join(chain) for chain in changed_chains(each)] for each in body]
+    assert changed == [["a.b.c"], ["e"], ["f.g"], [], [], [], ["w.x"], ["y.z"]]
+    called = [[".".join(chain) for chain in called_chains(each)] for each in body[:6]]
+    assert called == [[], [], [], ["h.i", "j", "k", "m.n"], [], ["u.v", "s"]]

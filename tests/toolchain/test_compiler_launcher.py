@@ -107,6 +107,7 @@ def test_an_edited_script_is_another_compiler(tmp_path):
     assert not [path for path in nvcc(program("ccache")).files() if "ccache" in path.name]
 
 
+@pytest.mark.slow
 def test_ccache_compiles_changed_sources_again(ccache):
     # Without a table of names ccache relies on the arguments and the files alone.
     plain = unit(instantiate=())

@@ -54,7 +54,10 @@ BUILT = [source for source in SOURCES if not source.name.startswith("refused")]
 REFUSED = [source for source in SOURCES if source not in BUILT]
 
 
-@pytest.mark.parametrize("source", BUILT, ids=lambda source: source.name)
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(s, marks=[pytest.mark.slow] * ("all of CUB" in s.name), id=s.name) for s in BUILT],
+)
 def test_a_source_with_host_code_is_compiled(source: Mixed) -> None:
     """By the front end, which is quick and shows all errors."""
     logs: list[str] = []

@@ -49,7 +49,13 @@ def direct(source: str, architecture: str = "sm_90", **options: object) -> bytes
     return compiled.data
 
 
-@pytest.mark.parametrize(("architecture", "options"), [("sm_80", {}), ("sm_90a", {"fast_math": True})])
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        pytest.param("sm_80", {}, marks=pytest.mark.slow),
+        ("sm_90a", {"fast_math": True}),
+    ],
+)
 def test_a_block_reduction_is_its_code_and_the_same(architecture, options):
     lean = image(unit(BLOCK_REDUCE, **options), architecture).data
     plain = direct(BLOCK_REDUCE, architecture, **options)

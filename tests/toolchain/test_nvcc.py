@@ -383,8 +383,10 @@ static __global__ void internal(const char** x) {
 @pytest.mark.parametrize(
     ("architectures", "raw"),
     [
-        *((BOTH, raw) for raw in ((), ("-lineinfo",), ("-G",))),
-        *(((LTO_90,), raw) for raw in ((), ("-lineinfo",))),
+        (BOTH, ()),
+        *(pytest.param(BOTH, raw, marks=pytest.mark.slow) for raw in (("-lineinfo",), ("-G",))),
+        ((LTO_90,), ("-lineinfo",)),
+        pytest.param((LTO_90,), (), marks=pytest.mark.slow),
     ],
     ids=str,
 )
