@@ -12,7 +12,6 @@ from cuda_ext.facts import kernels
 from cuda_ext.facts.kernels import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch, GridLaunch
-from cuda_ext.runtime.notebook import read_doc_comment
 
 # The careful launcher and its modules are imported only when needed.
 if TYPE_CHECKING:
@@ -333,6 +332,8 @@ class Kernel(FastLaunch):
 
     def _help(self) -> str:
         from inspect import cleandoc  # a slow import
+
+        from cuda_ext.runtime.notebook import read_doc_comment
 
         lines = [f"CUDA kernel {self.signature}"]
         if comment := read_doc_comment(self._library, self.expression):

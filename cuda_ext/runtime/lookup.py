@@ -22,7 +22,6 @@ from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Documentation, Kernel
 from cuda_ext.runtime.launch.fast_launch import GridLaunch
 from cuda_ext.runtime.loaded_library import Library
-from cuda_ext.runtime.notebook import complete_brackets, describe_name
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.jit.preparation import Preparation
@@ -78,10 +77,18 @@ class Namespace:
         return sorted(names or (library.on_demand.kernels if not self.__qualified__ else ()))
 
     def _ipython_key_completions_(self) -> list[str]:
+        from cuda_ext.runtime.notebook import complete_brackets
+
         return complete_brackets(self.__library__, self.__qualified__)
 
     def __repr__(self) -> str:
         return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
+
+
+def _describe(template: KernelTemplate) -> str:
+    from cuda_ext.runtime.notebook import describe_name  # launches do not need it
+
+    return describe_name(template.__library__, template.__qualified__, template.__names__)
 
 
 class KernelTemplate(DemandingOverloads, Namespace):
@@ -91,9 +98,7 @@ class KernelTemplate(DemandingOverloads, Namespace):
     the same name.
     """
 
-    __doc__ = Documentation(
-        __doc__, lambda own: describe_name(own.__library__, own.__qualified__, own.__names__)
-    )
+    __doc__ = Documentation(__doc__, lambda own: _describe(own))
 
     __items__: dict[object, Any]
     __own__: dict[str, Kernel]
@@ -303,10 +308,7 @@ def _spell(argument: str | int) -> str:
 
 
 def _look_up(library: Library, name: str) -> Entity:
-    """Find the object with the normalised `name`.
-
-    Raises :class:`KernelNotFoundError`.
-    """
+    """Find the object with the normalised `name`. Raises :class:`KernelNotFoundError`."""
     if name not in library.objects:
         # If two threads get here, one of them stores its object.
         library.objects.setdefault(name, _create(library, name))

@@ -176,7 +176,7 @@ ERRORS = {
     ),
     "scale(*f8, 60, 2.0)": ("ArgumentError: expected grid; the image fixes the rest", "int n, float factor)"),
     "scale(*f4, 60, 2.0, BLOK=256, grid=3)": (
-        "ArgumentError: no parameter 'BLOK' is",
+        "ArgumentError: no parameter is called 'BLOK'",
         "int n, float factor)",
     ),
     "scale(*f4, 'n', 2.0, BLOCK=256, grid=3)": (

@@ -134,7 +134,7 @@ def test_an_invalid_import_name_is_wrong_usage(prepare: Prepare, name: str) -> N
 
 @pytest.mark.skipif(bool(gpu_capabilities()), reason="there is a GPU")
 def test_without_a_gpu_architectures_must_be_named(prepare: Prepare) -> None:
-    assert refused(prepare("p.kernels")).startswith("architectures: there is no GPU here; name those")
+    assert refused(prepare("p.kernels")).startswith("architectures: there is no GPU here; name architectures")
 
 
 def test_without_a_cache_nothing_is_compiled(prepare: Prepare, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ TUNED = 'kernel = "f<{N}>", N = [1, 2], key = ["n"], block = "N * 32"'
             TUNED.replace('key = ["n"], ', ""),
             ".key: is missing; name the integers that the choice depends on",
         ),
-        (TUNED.replace("* 32", "* 4096 * 4096"), ": {'N': '256'} makes "),
+        (TUNED.replace("* 32", "* 4096 * 4096"), ".block: N=256 makes "),
         (f"{TUNED}, tolerance = 1", ".tolerance: expected a number from 0 to below 1, found 1"),
     ],
 )
