@@ -99,7 +99,7 @@ class Settings:
         OPTIONS,
         (),
         "Further options, passed to the compiler unchanged. An option with its own key is an error. With "
-        "NVRTC, so is an option that only nvcc has.",
+        "NVRTC, options that only nvcc has are errors, too.",
     )
     pre_include: tuple[str, ...] = _key(
         strings(), (), "Headers that the build includes before the first line of each source."
@@ -111,8 +111,8 @@ class Settings:
     std_headers: bool = _key(
         FLAG,
         True,
-        "Headers of the C++ standard library under NVRTC, such as `<cstdint>`, `<cmath>` and `<algorithm>`: "
-        "their names in `std` are those of libcu++. A header of the project or of an include directory with "
+        "Headers of the C++ standard library under NVRTC, such as `<cstdint>`, `<cmath>` and `<algorithm>`. "
+        "Their names in `std` are those of libcu++. A header of the project or of an include directory with "
         "such a name comes first.",
     )
     host_code: Literal["keep", "skip"] = _key(
@@ -139,8 +139,8 @@ class Settings:
         PARTS,
         False,
         "Compile each instantiation of a source separately and in parallel, into its own fatbin. A number "
-        "divides the instantiations into that many parts, each with a fatbin; adding one at the end changes "
-        "one part. Sources with `__device__` or `__constant__` variables do not support this.",
+        "divides the instantiations into that many parts, each with a fatbin. A new last instantiation "
+        "changes one part. Sources with `__device__` or `__constant__` variables do not support this.",
     )
     variants: tuple[Variants, ...] = _key(
         VARIANTS,
@@ -160,13 +160,13 @@ class Settings:
         choice(*get_args(Compression)),
         "size",
         "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer. "
-        "For each MiB of an image, `size` takes about 0.6 s, once; `balance` takes 0.01 s, and files are a "
+        "For each MiB of an image, `size` takes about 0.6 s, once. `balance` takes 0.01 s, and files are a "
         "third larger.",
     )
     emit: Emit = _key(
         choice(*get_args(Emit)),
         "fatbin",
-        "The output for each source: one fatbin, or separate files for other linkers: cubins, PTX or LTO-IR.",
+        "The output for each source: one fatbin, or cubins, PTX or LTO-IR for other linkers.",
     )
     jit: bool = _key(
         FLAG,
@@ -193,14 +193,14 @@ class BuildSettings:
     report: str | None = _key(
         TEXT,
         None,
-        "File of the HTML report of each build, within the project. The environment variable "
-        "`CUDA_EXT_REPORT` replaces it.",
+        "File within the project for each build's HTML report. The environment variable `CUDA_EXT_REPORT` "
+        "replaces it.",
     )
     trace: str | None = _key(
         TEXT,
         None,
-        "File of the trace of each build, for Chrome or Perfetto, within the project. The environment "
-        "variable `CUDA_EXT_TRACE` replaces it.",
+        "File within the project for each build's trace, for Chrome or Perfetto. The environment variable "
+        "`CUDA_EXT_TRACE` replaces it.",
     )
     editable_rebuild: bool = _key(
         FLAG,
