@@ -117,9 +117,9 @@ def draw(name: str, title: str, prompt: str, lines: list[Text]) -> None:
     (IMAGES / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
-def copy_example(directory: Path) -> Path:
+def copy_example(directory: Path, example: Path = EXAMPLE) -> Path:
     ignored = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__", ".*")
-    return Path(shutil.copytree(EXAMPLE, directory / "example-project", ignore=ignored))
+    return Path(shutil.copytree(example, directory / "example-project", ignore=ignored))
 
 
 def take_inspect(directory: Path) -> None:
@@ -159,19 +159,32 @@ def take_build(directory: Path) -> None:
 
 
 def take_report(directory: Path) -> None:
+    photograph(directory, EXAMPLE, "report", "1280,1500")
+
+
+def take_tuning(directory: Path) -> None:
+    """The measurements alone, of the example that has some of a GPU."""
+    style = b"<style>body > :not(main), main > :not(#measurements) { display: none }</style>"
+    photograph(directory, ROOT / "examples" / "tuning", "tuning", "640,1000", style)
+
+
+def photograph(directory: Path, example: Path, name: str, size: str, style: bytes = b"") -> None:
+    """Build `example` and save the picture of its report, with another `style`, as the image `name`."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
-        sys.exit("report: Chromium is not installed")
-    project = copy_example(directory)
+        sys.exit(f"{name}: Chromium is not installed")
+    project = copy_example(directory, example)
     page = directory / "report.html"
     (directory / "cache").mkdir(mode=0o700)
     run_in_terminal(
         f"cd {project} && cuda-ext build --report {page}", CUDA_EXT_CACHE=str(directory / "cache")
     )
-    page.write_bytes(replace_paths(page.read_bytes()))
+    page.write_bytes(replace_paths(page.read_bytes()).replace(b"</head>", style + b"</head>"))
     options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=3000"]
-    size, output = "--window-size=1280,1500", f"--screenshot={IMAGES / 'report.png'}"
-    subprocess.run([chromium, *options, size, output, page.as_uri()], check=True, capture_output=True)
+    output = f"--screenshot={IMAGES / name}.png"
+    subprocess.run(
+        [chromium, *options, f"--window-size={size}", output, page.as_uri()], check=True, capture_output=True
+    )
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
@@ -179,6 +192,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "doctor": take_doctor,
     "build": take_build,
     "report": take_report,
+    "tuning": take_tuning,
 }
 
 
