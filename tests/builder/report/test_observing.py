@@ -35,9 +35,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize(
-    "compiler", [pytest.param(c, marks=[pytest.mark.slow] * (c == "nvcc")) for c in COMPILERS]
-)
+@pytest.mark.parametrize("compiler", COMPILERS)
 def test_no_option_that_observes_changes_what_is_built(compiler: str, tmp_path: Path) -> None:
     root = write_project(tmp_path / "p", TABLE.format(compiler), {"device/sum.cu": SOURCE})
     files = ("--depfile", tmp_path / "depfile", "--trace", tmp_path / "trace.json")
