@@ -68,8 +68,8 @@ class Landscape(NamedTuple):
 Tuned = Mapping[tuple[str, str], TunedInstantiation]
 
 
-def spell_values(configuration: Mapping[str, str]) -> str:
-    """Write a configuration in a line."""
+def spell_values(configuration: Mapping[str, object]) -> str:
+    """Write a configuration, or the values of a case, in a line."""
     return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 

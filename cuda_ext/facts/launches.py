@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
+# The options of Triton that decide on the code, with what they are if nobody gives others.
+TRITON_OPTIONS = {"num_warps": "4", "num_stages": "3", "num_ctas": "1", "maxnreg": "None"}
 _ADDRESS = 8
 _MOST_AXES = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cuda_ext.recording.described_values import DIVISOR, number_of, read_array
+from cuda_ext.recording.described_values import number_of, read_array, with_number
 from cuda_ext.recording.recorder import record
 from cuda_ext.recording.records import Argument, Launch
 
@@ -19,8 +19,7 @@ def watch(module: Any) -> None:
             self._recorded_name = name
 
         def __call__(self, grid: Any, block: Any, arguments: Any, **named: Any) -> None:
-            record(lambda: _describe(self._recorded_name, grid, block, arguments, named), self._recorded_name)
-            super().__call__(grid, block, arguments, **named)
+            _Kernel(super().__call__, self._recorded_name)(grid, block, arguments, **named)
 
     class RawModule(module.RawModule):  # type: ignore[misc]
         def get_function(self, name: str) -> Any:
@@ -30,7 +29,7 @@ def watch(module: Any) -> None:
 
 
 class _Kernel:
-    """A kernel of a ``RawModule``, which makes it itself."""
+    """A kernel called `name`, each of whose calls is recorded."""
 
     def __init__(self, kernel: Any, name: str) -> None:
         self._kernel = kernel
@@ -51,9 +50,8 @@ def _describe(name: str, grid: Any, block: Any, values: Sequence[Any], named: di
         if array := read_array(value):
             described.append(array.describe(argument._replace(divisible=array.is_divisible)))
         elif (given := number_of(value)) is not None:
-            type_ = str(getattr(value, "dtype", ""))
-            is_divisible = type(given) is int and given % DIVISOR == 0
-            described.append(argument._replace(type=type_, value=repr(given), divisible=is_divisible))
+            typed = argument._replace(type=str(getattr(value, "dtype", "")))
+            described.append(with_number(typed, given))
         else:
             described.append(argument)
     launch = Launch("cupy", "", "", name, tuple(described))

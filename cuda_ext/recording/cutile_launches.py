@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
-from cuda_ext.recording.described_values import flatten, number_of, read_array, type_of_number
+from cuda_ext.recording.described_values import describe_number, flatten, read_array
 from cuda_ext.recording.recorder import record, recording
 from cuda_ext.recording.records import Argument, Launch
 from cuda_ext.recording.triton_launches import spell_constant
@@ -45,7 +45,5 @@ def _argument(argument: Argument, value: Any) -> Argument:
     if array := read_array(value):
         typed = argument._replace(type=_TYPES[array.dtype], divisible=array.has_divisible_strides)
         return array.describe(typed)
-    number = number_of(value)
-    if number is None:
-        raise TypeError(f"argument {argument.name!r} is a {type(value).__name__}")
-    return argument._replace(type=type_of_number(number, _TYPES), value=repr(number))
+    # cuTile does not examine numbers.
+    return describe_number(argument, value, _TYPES)._replace(divisible=False)

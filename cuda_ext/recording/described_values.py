@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cuda_ext.compiler.front_ends.instantiation import DIVISOR
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.recording.records import Argument
 
-DIVISOR = 16
 _TORCH = {name: each for each in DTYPES for name in (each.torch, each.triton)}
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 
@@ -76,6 +76,24 @@ def number_of(value: Any) -> int | float | bool | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)  # not a member of an enumeration
     return value if isinstance(value, bool | float) else None
+
+
+def describe_number(argument: Argument, value: Any, names: Mapping[str, str]) -> Argument:
+    """Return `argument` with the number `value`; its type, if it has none, is that of :func:`type_of_number`.
+
+    Raises :class:`TypeError` for another value.
+    """
+    number = number_of(value)
+    if number is None:
+        raise TypeError(f"argument {argument.name!r} is a {type(value).__name__}")
+    typed = argument._replace(type=argument.type or type_of_number(number, names))
+    return with_number(typed, number)
+
+
+def with_number(argument: Argument, number: float) -> Argument:
+    """Return `argument` with this number, and whether 16 divides it."""
+    is_divisible = type(number) is int and number % DIVISOR == 0
+    return argument._replace(value=repr(number), divisible=is_divisible)
 
 
 def flatten(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cuda_ext.compiler.front_ends.instantiation import (
+    DIVISOR,
     Axis,
     Instantiation,
     TypedParameter,
@@ -14,7 +15,8 @@ from cuda_ext.compiler.front_ends.instantiation import (
 )
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
-from cuda_ext.recording.records import DEFAULT_OPTIONS, Argument, Launch
+from cuda_ext.facts.launches import TRITON_OPTIONS
+from cuda_ext.recording.records import Argument, Launch
 
 # Each of these types takes the values of all that stand before it.
 _WIDER = ("i1", "i8", "i16", "i32", "i64", "fp32", "fp64", "bool", "f32", "f64")
@@ -36,9 +38,9 @@ def takes(built: Instantiation, launch: Launch, function: PythonFunction) -> boo
                 return False
         elif own != _spell_default(function.defaults.get(name, "")):
             return False
-    names = {*DEFAULT_OPTIONS, *launch.options, *given}.difference(function.parameters)
-    options = ((given.get(n, DEFAULT_OPTIONS.get(n)), n) for n in names)
-    return all(text == launch.options.get(n, DEFAULT_OPTIONS.get(n)) for text, n in options)
+    names = {*TRITON_OPTIONS, *launch.options, *given}.difference(function.parameters)
+    options = ((given.get(n, TRITON_OPTIONS.get(n)), n) for n in names)
+    return all(text == launch.options.get(n, TRITON_OPTIONS.get(n)) for text, n in options)
 
 
 def _spell_default(text: str) -> str:
@@ -81,7 +83,9 @@ def instantiate(launch: Launch, function: PythonFunction) -> Instantiation:
 def _typed(argument: Argument, launch: Launch, function: PythonFunction) -> TypedParameter:
     typed = TypedParameter(argument.name, argument.type, path=argument.path)
     if launch.kind == "cutile":
-        axes = (Axis(None, 1 if is_one else None, 16 if is_even else 1) for is_even, is_one in argument.axes)
+        axes = (
+            Axis(None, 1 if is_one else None, DIVISOR if is_even else 1) for is_even, is_one in argument.axes
+        )
         typed = typed._replace(axes=tuple(axes))
     elif argument.type.startswith("tensordesc") or function.excludes("do_not_specialize", argument.name):
         return typed
@@ -91,7 +95,7 @@ def _typed(argument: Argument, launch: Launch, function: PythonFunction) -> Type
     if launch.kind == "cutile" and is_number:
         return typed
     aligns = not function.excludes("do_not_specialize_on_alignment", argument.name)
-    return typed._replace(divisor=16 if argument.divisible and aligns else 1)
+    return typed._replace(divisor=DIVISOR if argument.divisible and aligns else 1)
 
 
 def unite(
@@ -135,7 +139,7 @@ def _name(each: Instantiation, function: PythonFunction) -> str:
 def _options(each: Instantiation, function: PythonFunction) -> object:
     """Return what else a kernel of that name has."""
     options = {n: text for n, text in each.constants.items() if n not in function.parameters}
-    return [(p.argument, p.type) for p in each.parameters], DEFAULT_OPTIONS | options
+    return [(p.argument, p.type) for p in each.parameters], TRITON_OPTIONS | options
 
 
 def _is_alike(first: Instantiation, each: Instantiation) -> bool:

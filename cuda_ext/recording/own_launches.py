@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cuda_ext.recording.described_values import DIVISOR, number_of, read_array
+from cuda_ext.recording.described_values import number_of, read_array, with_number
 from cuda_ext.recording.recorder import record
-from cuda_ext.recording.records import DEFAULT_OPTIONS, Argument, Launch, LaunchKind
+from cuda_ext.recording.records import Argument, Launch, LaunchKind, without_defaults
 
 if TYPE_CHECKING:
     from cuda_ext.compiler.front_ends.instantiation import TypedParameter
@@ -47,7 +47,6 @@ def _describe(library: Library, launched: Launched) -> Launch:
     # Units of Python functions have one instantiation. Those on demand have it as their name.
     each = parse_instantiation(kernel.expression if owner else source.instantiate[0])
     kind: LaunchKind = "cutile" if any(parameter.axes for parameter in each.parameters) else "triton"
-    options = {n: text for n, text in kernel.options.items() if DEFAULT_OPTIONS.get(n) != text}
     return Launch(
         kind,
         library.manifest.module,
@@ -55,7 +54,7 @@ def _describe(library: Library, launched: Launched) -> Launch:
         each.function,
         tuple(_of_python(p, values[p.argument], kind) for p in each.parameters),
         {**kernel.constants, **kernel.configuration},
-        options if kind == "triton" else {},
+        without_defaults(kernel.options) if kind == "triton" else {},
         configuration.grid,
     )
 
@@ -82,7 +81,4 @@ def _of_python(parameter: TypedParameter, value: Any, kind: LaunchKind) -> Argum
 
 def _number(argument: Argument, value: Any) -> Argument:
     number = number_of(value)
-    if number is None:
-        return argument  # bytes, or None for a null pointer
-    is_divisible = type(number) is int and number % DIVISOR == 0
-    return argument._replace(value=repr(number), divisible=is_divisible)
+    return argument if number is None else with_number(argument, number)  # bytes, or None for a null pointer

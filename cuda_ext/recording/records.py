@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from cuda_ext.compiler.front_ends.instantiation import DIVISOR
 from cuda_ext.errors import CudaExtError
 from cuda_ext.facts.codec import parse_json, plain, reader
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.filesystem.regular_file import read_file
 
 DIRECTORY = ".cuda_ext/record"  # within a project
@@ -21,8 +23,6 @@ DIRECTORY = ".cuda_ext/record"  # within a project
 MOST_LAUNCHES = 200
 # A constant with more values than these, and sizes, had better be a parameter or a range.
 _MANY_VALUES = 8
-# The options that a Triton kernel has if nobody gives others.
-DEFAULT_OPTIONS = {"num_warps": "4", "num_stages": "3", "num_ctas": "1", "maxnreg": "None"}
 
 LaunchKind: TypeAlias = Literal["cuda", "triton", "cutile", "cupy"]
 
@@ -52,7 +52,7 @@ class Argument(NamedTuple):
     def axes(self) -> tuple[tuple[bool, bool], ...]:
         """For each axis of an array, whether 16 divides its length, and whether its stride is 1."""
         axes = zip(self.shape or (), self.strides or (), strict=False)
-        return tuple((length % 16 == 0, stride == 1) for length, stride in axes)
+        return tuple((length % DIVISOR == 0, stride == 1) for length, stride in axes)
 
 
 class Launch(NamedTuple):
@@ -88,6 +88,11 @@ class Launch(NamedTuple):
             layouts = tuple(axis for argument in self.arguments for axis in argument.axes)
         values = *self.constants.items(), None, *self.options.items()
         return self.kind, self.module, self.source, self.kernel, types, layouts, values
+
+
+def without_defaults(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the `options` of Triton that are not the default, for :attr:`Launch.options`."""
+    return {name: text for name, text in options.items() if TRITON_OPTIONS.get(name) != text}
 
 
 class RecordError(CudaExtError):

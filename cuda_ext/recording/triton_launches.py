@@ -10,15 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
-from cuda_ext.recording.described_values import (
-    DIVISOR,
-    flatten,
-    number_of,
-    read_array,
-    type_of_number,
-)
+from cuda_ext.recording.described_values import describe_number, flatten, number_of, read_array
 from cuda_ext.recording.recorder import record, recording
-from cuda_ext.recording.records import DEFAULT_OPTIONS, Argument, Launch
+from cuda_ext.recording.records import Argument, Launch, without_defaults
 
 _TYPES = {each.torch: each.triton for each in DTYPES}
 _measuring = threading.local()
@@ -80,7 +74,7 @@ def _describe(function: Any, arguments: Sequence[Any], named: Mapping[str, Any],
         function.__name__,
         tuple(described),
         constants,
-        {name: text for name, text in spelled.items() if DEFAULT_OPTIONS.get(name) != text},
+        without_defaults(spelled),
         tuple(map(int, blocks if isinstance(blocks, tuple | list) else [blocks])),
     )
 
@@ -98,12 +92,8 @@ def _argument(parameter: Any, path: tuple[int, ...], value: Any) -> Argument:
     if array := read_array(value):
         type_ = f"*{'k' * bool(parameter.is_const)}{_TYPES[array.dtype]}"
         return array.describe(argument._replace(type=type_, divisible=aligns and array.is_divisible))
-    number = number_of(value)
-    if number is None:
-        raise TypeError(f"argument {parameter.name!r} is a {type(value).__name__}")
-    type_ = argument.type or type_of_number(number, _TYPES)
-    is_divisible = aligns and type(number) is int and type_ != "i1" and number % DIVISOR == 0
-    return argument._replace(type=type_, value=repr(number), divisible=is_divisible)
+    described = describe_number(argument, value, _TYPES)
+    return described._replace(divisible=described.divisible and aligns and described.type != "i1")
 
 
 def spell_constant(value: Any) -> str:

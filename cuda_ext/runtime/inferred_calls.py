@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from cuda_ext.compiler.front_ends.instantiation import Axis, Instantiation, TypedParameter
+from cuda_ext.compiler.front_ends.instantiation import DIVISOR, Axis, Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.candidates import Term
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.runtime.arrays.device_memory import array_layout, device_memory
 from cuda_ext.runtime.arrays.dtypes import dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
@@ -23,10 +24,8 @@ from cuda_ext.runtime.jit.python_sources import PythonSource
 from cuda_ext.runtime.launch.configuration import OPTIONS
 from cuda_ext.runtime.launch.python_arguments import plain_value
 
-# The divisor that the front-ends examine.
-_DIVISOR = 16
-_COMPILED = {
-    "triton": ("num_warps", "num_stages", "num_ctas", "maxnreg"),
+_COMPILED: Mapping[str, Collection[str]] = {
+    "triton": TRITON_OPTIONS,
     "cutile": ("num_ctas", "occupancy", "opt_level", "num_worker_warps"),
 }
 _HALF_NAMES = {"V2": "bfloat16"}  # numpy has no name for it
@@ -159,12 +158,12 @@ class _Call:
             raise _NotInferable
         strides = [stride // layout.item for stride in layout.strides]
         axes = [
-            Axis(None, 1 if stride == 1 else None, 1 if length % _DIVISOR else _DIVISOR)
+            Axis(None, 1 if stride == 1 else None, 1 if length % DIVISOR else DIVISOR)
             for length, stride in zip(layout.shape, strides, strict=True)
         ]
         steps = [step for step, axis in zip(layout.strides, axes, strict=True) if axis.stride is None]
-        is_divisible = not any(number % _DIVISOR for number in (address, *steps))
-        return parameter._replace(axes=tuple(axes), divisor=_DIVISOR if is_divisible else 1)
+        is_divisible = not any(number % DIVISOR for number in (address, *steps))
+        return parameter._replace(axes=tuple(axes), divisor=DIVISOR if is_divisible else 1)
 
     def _hint(self, parameter: TypedParameter, value: int) -> TypedParameter:
         """Promise that `value` is divisible by 16 if it is, and that it is not if it is not.
@@ -175,9 +174,9 @@ class _Call:
             return parameter
         if parameter.type.startswith("*") and not value:
             return parameter
-        if value % _DIVISOR == 0:
-            return parameter._replace(divisor=_DIVISOR)
-        self.terms.append(Term(parameter.argument, "!=", 0, _DIVISOR))
+        if value % DIVISOR == 0:
+            return parameter._replace(divisor=DIVISOR)
+        self.terms.append(Term(parameter.argument, "!=", 0, DIVISOR))
         return parameter
 
     def _is_constant(self, name: str) -> bool:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
+from cuda_ext.compiler.tuned_kernels import spell_values
 from cuda_ext.errors import CudaExtError, did_you_mean
 from cuda_ext.facts.candidates import Tuning, Variants
 from cuda_ext.facts.kernels import Kernel
@@ -70,7 +71,7 @@ class Campaign:
             results = Results(directory / tuning.file, tuning.key)
             function = variants.name.partition("<")[0]
             for case in [*cases.get("", ()), *cases.get(function, ()), *cases.get(variants.name, ())]:
-                title = f"{variants.name} {', '.join(f'{name}={value}' for name, value in case.items())}"
+                title = f"{variants.name} {spell_values(case)}"
                 text = measure_case(
                     self.bench,
                     variants.name,
@@ -89,8 +90,7 @@ class Campaign:
         agree = True
         for variants, kernel, tuning in self.tuned(names):
             for case in cases or [*_measured_cases(variants, kernel, tuning)]:
-                spelled = ", ".join(f"{name}={value}" for name, value in case.items())
-                title = f"{variants.name} {spelled}"
+                title = f"{variants.name} {spell_values(case)}"
                 listed = self.bench.ask(variants.name, case, None)
                 if "failed" in listed:
                     self.say(f"{title}: cannot be measured: {listed['failed']}")
@@ -99,13 +99,13 @@ class Campaign:
                 replies = []
                 for number, each in enumerate(listed["candidates"]):
                     self.show(f"{title}: {number + 1} of {len(listed['candidates'])}")
-                    first = self.bench.ask(variants.name, case, each, 0)
-                    replies.append(
-                        (each, first if "failed" in first else self.bench.ask(variants.name, case, each, 1))
-                    )
-                times = {_spell(each): reply["time"] for each, reply in replies if "time" in reply}
-                failed = [f"{_spell(each)} {reply['failed']}" for each, reply in replies if "failed" in reply]
-                taken = _spell(listed["taken"])
+                    reply = self.bench.ask(variants.name, case, each, 0)
+                    if "failed" not in reply:
+                        reply = self.bench.ask(variants.name, case, each, 1)
+                    replies.append((spell_values(each), reply))
+                times = {each: reply["time"] for each, reply in replies if "time" in reply}
+                failed = [f"{each} {reply['failed']}" for each, reply in replies if "failed" in reply]
+                taken = spell_values(listed["taken"])
                 agree = agree and not failed
                 best = min(times, key=times.__getitem__, default=taken)
                 loss = times[taken] / times[best] - 1 if taken in times else 0
@@ -136,10 +136,6 @@ class Campaign:
             "compiler": manifest.units[kernel.unit].compiler or f"{manifest.compiler} {manifest.version}",
             "source": tuning.source,
         }
-
-
-def _spell(configuration: Configuration) -> str:
-    return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 
 def _measured_cases(variants: Variants, kernel: Kernel, tuning: Tuning) -> Iterator[Case]:

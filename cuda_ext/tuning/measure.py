@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cuda_ext.compiler.tuned_kernels import spell_values
 from cuda_ext.errors import CudaExtError
 from cuda_ext.tuning.measuring_process import ROUNDS, Reply, serve
 from cuda_ext.tuning.results import Entry, Results
@@ -98,7 +99,7 @@ def measure_case(
     known = [results.find(entry_of(values, each)) for each in candidates]
     if all(known) and any(each and each.get("runs") == ROUNDS[-1] for each in known):
         return _summarize([each for each in known if each], entry_of(values, default), " (measured before)")
-    first, last, best = 0.0, 0.0, {}
+    first, last = 0.0, 0.0
     rows: dict[int, Reply] = {}
     remaining = [len(candidates) - 1, *range(len(candidates) - 1)]
     for stage in range(len(ROUNDS)):
@@ -114,11 +115,9 @@ def measure_case(
             results.add({**entry_of(values, candidates[number]), **_rounded(reply)})
             if candidates[number] == default:
                 first, last = first or reply.get("time", 0), reply.get("time", 0)
-        best = {
-            number: reply["time"] for number, reply in rows.items() if "time" in reply and number in remaining
-        }
         if stage < len(_KEPT):
             most, slower = _KEPT[stage]
+            best = {n: reply["time"] for n, reply in rows.items() if "time" in reply and n in remaining}
             order = sorted(best, key=best.__getitem__)
             remaining = [n for n in order[:most] if best[n] <= slower * best[order[0]]]
             remaining = [len(candidates) - 1, *(n for n in remaining if n != len(candidates) - 1)]
@@ -141,9 +140,8 @@ def _summarize(entries: Sequence[Entry], default: Entry, note: str) -> str:
     if not timed:
         return f"all {failed} candidates fail: {entries[0].get('failed') if entries else ''}"
     best = min(timed, key=lambda each: (-each.get("runs", 0), each["time"]))
-    spelled = ", ".join(
-        f"{n}={v}" for n, v in (*best["config"]["kwargs"].items(), *best["config"].items()) if n != "kwargs"
-    )
+    options = {name: value for name, value in best["config"].items() if name != "kwargs"}
+    spelled = spell_values({**best["config"]["kwargs"], **options})
     own = next((each["time"] for each in timed if each["config"] == default["config"]), 0)
     faster = f", {own / best['time']:.2f} times as fast as the default" if own else ""
     fails = f"; {failed} of {len(entries)} candidates fail" if failed else ""

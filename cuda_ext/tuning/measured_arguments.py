@@ -10,9 +10,10 @@ from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
+from cuda_ext.compiler.front_ends.kernel_description import ELEMENT_SIZES
 from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.facts.candidates import Tuning
-from cuda_ext.facts.kernels import SIZES, Kernel, Parameter
+from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.functions import OUT
@@ -22,7 +23,6 @@ from cuda_ext.text.expressions import evaluate
 # The numbers of a random block, which repeats in an array. No size of a matrix is a multiple of it.
 _RANDOM = 65_537
 _FORMATS = {"float": "f", "double": "d", "__half": "e"}
-_SIZES = {**SIZES, "__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
 
 
 class Buffer(NamedTuple):
@@ -127,7 +127,7 @@ def _missing(parameter: Parameter, key: str) -> CudaExtError:
 
 def random_bytes(element: str, count: int) -> bytes:
     """Return `count` numbers between -1 and 1 of a type of C++; zeros for integers, which may be indices."""
-    size = _SIZES.get(element, 1)
+    size = ELEMENT_SIZES.get(element, 1)
     numbers = random.Random(1)  # noqa: S311 - measurements need no secrets
     if element in _FORMATS:
         values = (numbers.uniform(-1, 1) for _ in range(_RANDOM))

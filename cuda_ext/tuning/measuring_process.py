@@ -15,8 +15,6 @@ from cuda_ext.tuning.measured_arguments import Inputs, disagreement
 from cuda_ext.tuning.timing import Timer
 
 Reply: TypeAlias = dict[str, Any]
-# Its name, the values of a case, the configuration of a candidate or ``None``, and the round.
-Request: TypeAlias = tuple[str, Mapping[str, Any], Mapping[str, str] | None, int]
 
 # A candidate in each round of successive halving: the times that are measured.
 ROUNDS = (3, 9, 11)

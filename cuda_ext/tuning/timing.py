@@ -83,5 +83,5 @@ class Timer:
 
 def _summarize(times: list[float]) -> tuple[float, float]:
     middle = median(times)
-    low, _, high = quantiles(times, n=4) if len(times) > 1 else (middle, middle, middle)
+    low, _, high = quantiles(times, n=4)
     return middle, (high - low) / middle if middle else 0.0

@@ -28,6 +28,7 @@ from cuda_ext.builder.config.kinds import (
 )
 from cuda_ext.compiler.front_ends.kernel_description import LIMITS
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
+from cuda_ext.compiler.tuned_kernels import spell_values
 from cuda_ext.errors import ConfigError
 from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.text.brackets import split_arguments
@@ -160,9 +161,10 @@ def _launch(block: Sequence[str], shared: str, configuration: Mapping[str, str],
     launch = FixedLaunch(tuple(extents), memory)
     most, what = LIMITS["block"]
     if not launch.is_possible or prod(extents) > most:
-        constants = ", ".join(f"{name}={value}" for name, value in configuration.items())
         remedy = f"a block has at most {most:,} {what}: exclude the candidate by when"
-        raise ConfigError(f"{constants} makes {launch}", where=f"{where}.block", remedy=remedy)
+        raise ConfigError(
+            f"{spell_values(configuration)} makes {launch}", where=f"{where}.block", remedy=remedy
+        )
     return launch
 
 

@@ -91,14 +91,15 @@ class TunedSources:
         if not entry or not entry.is_python:
             if not override or not override.tuning:
                 return None
-            table, _ = self._tables.setdefault(
-                override.where, (self._read(find_tuning(override, FileTree(self._root))), _digest(unit))
-            )
-            return table
+            if override.where not in self._tables:
+                table = self._read(find_tuning(override, FileTree(self._root)))
+                self._tables[override.where] = table, _digest(unit)
+            return self._tables[override.where][0]
         if entry.candidates:
             (options,) = entry.candidates.values()
             return self._table(entry, unit, [option.configuration for option in options])
-        return self._table(entry, unit, self._decorated(entry, unit))
+        entry, decorated = self._decorated(entry, unit)
+        return self._table(entry, unit, decorated)
 
     def add_function(
         self, unit: TranslationUnit, text: str, function: str, table: TuningTable, choice: Choice
@@ -121,7 +122,8 @@ class TunedSources:
         tuning = Tuning(table.name, table.key, *how, _digest(unit))
         self.found[unit.name, text] = TunedInstantiation(name, entry.where, tuning, choices, launch)
 
-    def _decorated(self, entry: Tune, unit: TranslationUnit) -> list[Mapping[str, str]]:
+    def _decorated(self, entry: Tune, unit: TranslationUnit) -> tuple[Tune, list[Mapping[str, str]]]:
+        """Return `entry` with the key of the decorator, and the configurations that are candidates."""
         from cuda_ext.compiler.front_ends.autotune_configs import read_autotune  # few sources have one
 
         found = read_autotune(unit.source, entry.function)
@@ -141,13 +143,11 @@ class TunedSources:
                 f"{unit.name}: prune_configs_by of {entry.function} is not run: {len(kept)} configurations "
                 "are candidates; `when` excludes others"
             )
-        self._entries[entry.base] = replace(entry, key=entry.key or found.key)
-        return kept
+        return replace(entry, key=entry.key or found.key), kept
 
     def _table(
         self, entry: Tune, unit: TranslationUnit, candidates: Sequence[Mapping[str, str]]
     ) -> TuningTable:
-        entry = self._entries[entry.base]
         if not candidates:
             raise ConfigError("excludes all candidates", where=f"{entry.where}.when", remedy="correct it")
         key = entry.base, tuple(tuple(each.items()) for each in candidates)

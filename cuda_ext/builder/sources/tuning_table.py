@@ -32,6 +32,7 @@ from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.facts.candidates import Term
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.formats.variant_conditions import (
     CANDIDATE,
@@ -274,7 +275,7 @@ def _check_configuration(
                 where=where,
                 remedy="take it out of one of them",
             )
-        if name not in _OPTIONS:
+        if name not in TRITON_OPTIONS:
             check_parameter(name, function, where)
 
 
@@ -300,14 +301,13 @@ def _check_count(value: object, where: str) -> int | None:
     return value
 
 
-_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _COUNT = Kind(_check_count, {})
 _UNSET = Kind(_check_unset, {})
 # The attributes of triton.Config, and their defaults.
 _CONFIG = table(
     {
         "kwargs": mapping("", lambda _, __: None, Kind(_check_constant, {}), "a table of values"),
-        **dict.fromkeys(_OPTIONS, _COUNT),
+        **dict.fromkeys(TRITON_OPTIONS, _COUNT),
         "pre_hook": _UNSET,
         "ir_override": _UNSET,
     },
@@ -315,7 +315,7 @@ _CONFIG = table(
 ).then(
     lambda keys, _: {
         **keys.get("kwargs", {}),
-        **{name: str(keys[name]) for name in _OPTIONS if keys.get(name) is not None},
+        **{name: str(keys[name]) for name in TRITON_OPTIONS if keys.get(name) is not None},
     }
 )
 

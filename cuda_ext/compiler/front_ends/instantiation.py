@@ -210,6 +210,8 @@ _STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
 _DERIVED = re.compile(r"([^'\"]+?)\s+(?:if\s+(.+)|otherwise)", re.DOTALL)
 _DEEPEST = 8  # the limit of tuples within tuples
+# The divisor of addresses and integers that the compilers at run time examine.
+DIVISOR = 16
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 

@@ -43,7 +43,8 @@ SHARED_MEMORY = {
     **dict.fromkeys((80, 87), 163),
     **dict.fromkeys((90, 100, 103, 107, 110), 227),
 }
-_SIZES = SIZES | {"__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
+# The bytes of types, also of those that only CUDA has.
+ELEMENT_SIZES = SIZES | {"__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
 
 
 class Dtype(NamedTuple):
@@ -150,7 +151,7 @@ def declare_parameter(name: str, text: str) -> Parameter:
         return Parameter(name, spelled, "pointer", 8, 0, element, is_const)
     spelled = spelled.removeprefix("const ")
     kind: ParameterKind = "integer"
-    if spelled not in _SIZES or spelled.startswith("__"):
+    if spelled not in ELEMENT_SIZES or spelled.startswith("__"):
         kind = "struct"
     elif spelled in ("float", "double"):
         kind = "float"
@@ -158,4 +159,4 @@ def declare_parameter(name: str, text: str) -> Parameter:
         kind = "bool"
     elif spelled.startswith("unsigned"):
         kind = "unsigned"
-    return Parameter(name, spelled, kind, _SIZES.get(spelled, 0), 0)
+    return Parameter(name, spelled, kind, ELEMENT_SIZES.get(spelled, 0), 0)

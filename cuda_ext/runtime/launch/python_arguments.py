@@ -11,13 +11,12 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.runtime.arrays.dtypes import dtypes_of
 
 # An enumerator, as lowered names have it: its type and its number.
 ENUMERATOR = re.compile(r"\(([^()]*)\)(-?\d+)")
 _WORDS = {"True": True, "False": False, "None": None}
-# Options of Triton in a launch, even of kernels that do not know theirs.
-_COMPILED = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 
 
 def flatten_tuples(
@@ -89,7 +88,7 @@ def name_arguments(
 def option_names(kernel: Kernel) -> frozenset[str]:
     """Return the names that are options of the front-end in a call of `kernel`, and no arguments."""
     own = {*kernel.order, *kernel.constants, *(parameter.name for parameter in kernel.parameters)}
-    return _COMPILED.union(kernel.options) - own
+    return frozenset({*TRITON_OPTIONS, *kernel.options}) - own
 
 
 def check_options(kernel: Kernel, given: Mapping[str, Any]) -> None:

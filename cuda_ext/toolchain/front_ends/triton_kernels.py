@@ -21,7 +21,7 @@ from cuda_ext.compiler.front_ends.kernel_description import (
 )
 from cuda_ext.errors import CompilationError
 from cuda_ext.facts.kernels import Parameter
-from cuda_ext.facts.launches import FixedLaunch, HiddenParameter, TensorMap
+from cuda_ext.facts.launches import TRITON_OPTIONS, FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.toolchain.front_ends.triton_versions import differences_of
 
 _IN_CPP = {dtype.triton: dtype.cpp for dtype in DTYPES}
@@ -112,7 +112,7 @@ def _default_options(names: Sequence[str]) -> dict[str, str]:
     """Return the options that launches often give, with Triton's defaults, but for parameters in `names`."""
     from triton.backends.nvidia.compiler import CUDAOptions
 
-    common = {"num_warps", "num_stages", "num_ctas", "maxnreg"}.difference(names)
+    common = TRITON_OPTIONS.keys() - {*names}
     return {each.name: repr(each.default) for each in fields(CUDAOptions) if each.name in common}
 
 
