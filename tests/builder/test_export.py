@@ -116,6 +116,15 @@ def test_it_builds_with_a_compiler_alone(moved: Path, tmp_path: Path) -> None:
     check_program(tmp_path / "main")
 
 
+def test_modules_without_compilation_on_demand_have_all_files(tmp_path: Path) -> None:
+    plain = PYPROJECT.replace('headers = ["device/*.cuh"]\n', "")
+    CMakeProject(tmp_path / "project").write({**FILES, "pyproject.toml": plain})
+    export(tmp_path / "project", tmp_path / "out")
+    sources = sorted((tmp_path / "out").rglob("*.cpp"))
+    assert [source.name for source in sources] == ["kernels.cpp", "others.cpp", "loader.cpp"]
+    run("g++", "-std=c++17", "-fsyntax-only", *sources)
+
+
 CONSUMER = """cmake_minimum_required(VERSION 3.15...4.0)
 project(consumer LANGUAGES CXX)
 find_package(my_kernels 1.2 REQUIRED)

@@ -88,12 +88,8 @@ def _render(project: Project, package: Package, library: Library) -> generate_cp
 
 def _loader(on_demand: bool) -> dict[str, bytes]:
     """Return the sources of the loader and, if needed, of compilation on demand."""
-    parts = [
-        "interface.hpp",
-        "interface/*",
-        "loader/*",
-        *(["compile.hpp", "on_demand/*"] if on_demand else []),
-    ]
+    # The loader always includes compile.hpp.
+    parts = ["interface.hpp", "compile.hpp", "interface/*", "loader/*"] + ["on_demand/*"] * on_demand
     paths = (path for part in parts for path in (_INCLUDE / "cuda_ext").glob(part))
     return {path.relative_to(_INCLUDE).as_posix(): path.read_bytes() for path in sorted(paths)}
 
