@@ -26,25 +26,25 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 MODULE = "tuned.kernels"
-# The sizes that are measured, in steps of two, and others between them.
+# The sizes that are measured, in steps of 1.3 to 4, and others between them.
+CUBES = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+OTHERS = (640, 900, 1250, 1800, 2500, 3500)
 SIZES: dict[str, tuple[list[dict[str, int]], list[dict[str, int]]]] = {
     "gemm": (
-        [{"m": s, "n": s, "k": s} for s in (256, 512, 1024, 2048, 4096)]
-        + [{"m": s, "n": 4096, "k": 4096} for s in (128, 256)],
-        [{"m": s, "n": s, "k": s} for s in (640, 1500, 3000)] + [{"m": 200, "n": 3000, "k": 4096}],
+        [{"m": s, "n": s, "k": s} for s in CUBES] + [{"m": s, "n": 4096, "k": 4096} for s in (128, 256)],
+        [{"m": s, "n": s, "k": s} for s in OTHERS] + [{"m": 200, "n": 3000, "k": 4096}],
     ),
     "row_sums": (
-        [{"rows": (1 << 26) // c, "columns": c} for c in (256, 512, 1024, 4096, 1 << 14, 1 << 16, 1 << 20)],
-        [{"rows": r, "columns": c} for r, c in ((90000, 700), (10000, 6000), (200, 1 << 18))],
+        [{"rows": (1 << 26) // c, "columns": c} for c in (*(1 << n for n in range(8, 15)), 1 << 16, 1 << 20)],
+        [{"rows": r, "columns": c} for r, c in ((90000, 700), (30000, 2500), (10000, 6000), (200, 1 << 18))],
     ),
     "matmul": (
-        [{"M": s, "N": s, "K": s} for s in (256, 512, 1024, 2048, 4096)]
-        + [{"M": s, "N": 4096, "K": 4096} for s in (128, 256)],
-        [{"M": s, "N": s, "K": s} for s in (640, 1536, 3072)] + [{"M": 192, "N": 3072, "K": 4096}],
+        [{"M": s, "N": s, "K": s} for s in CUBES] + [{"M": s, "N": 4096, "K": 4096} for s in (128, 256)],
+        [{"M": s, "N": s, "K": s} for s in OTHERS] + [{"M": 192, "N": 3072, "K": 4096}],
     ),
     "attention": (
-        [{"heads": 32, "length": s} for s in (512, 1024, 4096)] + [{"heads": 4, "length": 2048}],
-        [{"heads": 32, "length": 1536}, {"heads": 8, "length": 2048}],
+        [{"heads": 32, "length": s} for s in CUBES[2:]] + [{"heads": 4, "length": 2048}],
+        [{"heads": 32, "length": s} for s in OTHERS[1:]] + [{"heads": 8, "length": 2048}],
     ),
 }
 # The sizes for which Triton chooses.
