@@ -26,24 +26,29 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 MODULE = "tuned.kernels"
-# The sizes that are measured, in steps of 1.3 to 4, and others between them.
-CUBES = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-OTHERS = (640, 900, 1250, 1800, 2500, 3500)
+# The sizes that are measured, at most a factor of 1.5 apart, and others between them. For sizes that are not
+# multiples of 16, Triton compiles other code.
+MULTIPLES = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+UNALIGNED = (300, 700, 1300, 2100, 3300)
+OTHERS = (640, 900, 1280, 1800, 2560, 3500)
+COLUMNS = (*MULTIPLES, 6 << 10, 1 << 13, 1 << 14, 1 << 16, 1 << 20)
 SIZES: dict[str, tuple[list[dict[str, int]], list[dict[str, int]]]] = {
     "gemm": (
-        [{"m": s, "n": s, "k": s} for s in CUBES] + [{"m": s, "n": 4096, "k": 4096} for s in (128, 256)],
+        [{"m": s, "n": s, "k": s} for s in MULTIPLES] + [{"m": s, "n": 4096, "k": 4096} for s in (128, 256)],
         [{"m": s, "n": s, "k": s} for s in OTHERS] + [{"m": 200, "n": 3000, "k": 4096}],
     ),
     "row_sums": (
-        [{"rows": (1 << 26) // c, "columns": c} for c in (*(1 << n for n in range(8, 15)), 1 << 16, 1 << 20)],
-        [{"rows": r, "columns": c} for r, c in ((90000, 700), (30000, 2500), (10000, 6000), (200, 1 << 18))],
+        [{"rows": (1 << 26) // columns, "columns": columns} for columns in COLUMNS],
+        [{"rows": r, "columns": c} for r, c in ((90000, 700), (30000, 2500), (10000, 7000), (200, 1 << 18))],
     ),
     "matmul": (
-        [{"M": s, "N": s, "K": s} for s in CUBES] + [{"M": s, "N": 4096, "K": 4096} for s in (128, 256)],
+        [{"M": s, "N": s, "K": s} for s in (*MULTIPLES, *UNALIGNED)]
+        + [{"M": s, "N": 4096, "K": 4096} for s in (128, 256)],
         [{"M": s, "N": s, "K": s} for s in OTHERS] + [{"M": 192, "N": 3072, "K": 4096}],
     ),
     "attention": (
-        [{"heads": 32, "length": s} for s in CUBES[2:]] + [{"heads": 4, "length": 2048}],
+        [{"heads": 32, "length": s} for s in (*MULTIPLES[2:], *UNALIGNED[1:])]
+        + [{"heads": 4, "length": 2048}],
         [{"heads": 32, "length": s} for s in OTHERS[1:]] + [{"heads": 8, "length": 2048}],
     ),
 }
@@ -200,7 +205,7 @@ def times_of(
     bench: Any, name: str, case: Any, candidates: list[Any], compared: list[Any]
 ) -> dict[str, float]:
     """Return the microseconds by configuration: of the fastest and of those `compared`, in turns."""
-    first = {key(each): bench.ask(name, case, each, 1).get("time") for each in candidates}
+    first = {key(each): bench.ask(name, case, each, 0).get("time") for each in candidates}
     first = {each: found for each, found in first.items() if found}
     finalists = {*sorted(first, key=first.__getitem__)[:3], *(key(each) for each in compared if each)}
     samples: dict[str, list[float]] = {each: [] for each in finalists if each in first}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import isqrt
 from typing import TypeAlias
 
 from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.facts.candidates import Measured, Operator, Term
-from cuda_ext.formats.variant_conditions import Condition, on_gpu, parse
+from cuda_ext.formats.variant_conditions import Condition, holds, on_gpu, parse
 
 Point: TypeAlias = tuple[int, ...]
 # A configuration that can be compared.
@@ -19,6 +19,7 @@ Label: TypeAlias = tuple[tuple[str, str], ...]
 
 # A configuration that takes at most so much longer than the best is as good: fewer of them ship.
 _ALIKE = 1.01
+_VECTOR = 16  # front ends of Python functions compile others for multiples of it
 
 
 def longest(own: Mapping[Label, tuple[int, float]]) -> dict[Label, float]:
@@ -48,36 +49,39 @@ def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Labe
 
 
 def divide(
-    points: Mapping[Point, Label], names: Sequence[str], bounds: Mapping[tuple[int, Operator], int] = {}
+    points: Mapping[Point, Label], names: Sequence[str], bounds: Mapping[tuple[str, Operator, int], Term] = {}
 ) -> Iterator[tuple[Label, Condition, list[Point]]]:
     """Divide all values of the integers `names` into parts, each for the points of one label.
 
-    A bound lies in the middle of two values, in log2.
+    A bound lies in the middle of two values, in log2. Multiples of 16, for which compilers load vectors, and
+    other values may be parts of their own.
     """
     if len({*points.values()}) <= 1:
-        terms = (Term(names[axis], symbol, number) for (axis, symbol), number in sorted(bounds.items()))
-        yield next(iter(points.values())), tuple(terms), [*points]
+        yield next(iter(points.values())), tuple(bounds[each] for each in sorted(bounds)), [*points]
         return
-    cuts = [
-        (axis, low, high)
-        for axis in range(len(names))
-        for low, high in pairwise(sorted({point[axis] for point in points}))
-    ]
 
-    def disorder(cut: tuple[int, int, int]) -> tuple[float, float]:
-        axis, low, high = cut
+    def disorder(cut: tuple[int, Term, Term, float]) -> tuple[float, float]:
         sides: tuple[list[Label], list[Label]] = [], []
         for point, label in points.items():
-            sides[point[axis] > low].append(label)
+            sides[holds(cut[1], point[cut[0]])].append(label)
         mixed = sum(len(side) - sum(n * n for n in Counter(side).values()) / len(side) for side in sides)
-        return mixed, max(low, 1) / max(high, 1)
+        return mixed, cut[3]
 
-    axis, low, high = min(cuts, key=disorder)
-    middle = isqrt(low * high) if low >= 0 else (low + high) // 2
-    below = {point: label for point, label in points.items() if point[axis] <= low}
-    above = {point: label for point, label in points.items() if point[axis] > low}
-    yield from divide(below, names, {**bounds, (axis, "<="): middle})
-    yield from divide(above, names, {**bounds, (axis, ">="): middle + 1})
+    axis, *terms, _ = min(_cuts(points, names), key=disorder)
+    for term in terms:
+        part = {point: label for point, label in points.items() if holds(term, point[axis])}
+        yield from divide(part, names, {**bounds, (term.name, term.operator, term.modulus): term})
+
+
+def _cuts(points: Collection[Point], names: Sequence[str]) -> Iterator[tuple[int, Term, Term, float]]:
+    """Yield the axes and the opposite terms that divide `points`, and how near the parts are."""
+    for axis, name in enumerate(names):
+        values = sorted({point[axis] for point in points})
+        for low, high in pairwise(values):
+            middle = isqrt(low * high) if low >= 0 else (low + high) // 2
+            yield axis, Term(name, "<=", middle), Term(name, ">=", middle + 1), max(low, 1) / max(high, 1)
+        if len({value % _VECTOR == 0 for value in values}) > 1:
+            yield axis, Term(name, "==", 0, _VECTOR), Term(name, "!=", 0, _VECTOR), 0.5
 
 
 def merge_neighbours(choices: Sequence[Choice]) -> Iterator[Choice]:
