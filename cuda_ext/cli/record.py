@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ import click
 from cuda_ext.cli.terminal import DIRECTORY, Failure, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.recording.records import DIRECTORY as PLACE
-from cuda_ext.recording.records import Launch, RecordError, describe_variation, read_records
+from cuda_ext.recording.records import Launch, RecordError, read_records
 
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
@@ -62,18 +61,17 @@ def record(
     It needs cuda-ext[record]. --check lists these kernels and fails, for example in continuous integration.
     """
     found = find_project(project)
-    root = found.root
-    place = (records or root / PLACE).absolute()
+    place = (records or found.root / PLACE).absolute()
     if bool(program) + write + check != 1:
         raise click.UsageError(
             "name a program, as in: cuda-ext record -- python -m pytest; or give --write or --check"
         )
-    if write or check:
+    if not program:
         _compare(found, read_records(place), write)
         return
-    code = _run(program, place, root, without_gpu)
+    code = _run(program, place, found.root, without_gpu)
     try:
-        _summarize(place)
+        _summarize(read_records(place))
     except RecordError as error:
         click.echo(str(error), err=True)
     sys.exit(code)
@@ -87,59 +85,50 @@ def _run(program: Sequence[str], place: Path, root: Path, without_gpu: bool) -> 
 
     replaces = without_gpu or not cuda_ext.gpu_available()
     if replaces:
-        note = (
-            "launches of Triton and cuTile are recorded and not executed, so the program computes no results"
-        )
-        click.echo(f"without a GPU: {note}", err=True)
-    recording = Recording(str(place), str(root), replaces)
+        note = "launches of Triton and cuTile are recorded and not executed"
+        click.echo(f"without a GPU: {note}, so the program computes no results", err=True)
     try:
-        return run_in_foreground(program, recording.added_to(os.environ))
+        environ = Recording(str(place), str(root), replaces).added_to(os.environ)
+        return run_in_foreground(program, environ)
     except OSError as error:
         raise Failure(f"cannot be started: {error.strerror}", where=program[0]) from None
+
+
+def _summarize(launches: Sequence[Launch]) -> None:
+    """Show the kernels that were launched."""
+    times: dict[str, list[int]] = {}
+    for each in launches:
+        name = f"{each.kind:<8}{each.kernel} in {each.source or 'no file'}"
+        times.setdefault(name, []).append(each.times)
+    for name, own in times.items():
+        click.echo(f"{name}: {format_count(sum(own), 'launch', 'launches')}, {len(own):,} different")
 
 
 def _compare(project: Project, launches: Sequence[Launch], write: bool) -> None:
     """Show which of `launches` are not built, and add them to the table or fail."""
     from cuda_ext.filesystem.atomic_directory import replace_file
-    from cuda_ext.recording.built_launches import add_to_table, compare
+    from cuda_ext.recording.added_instantiations import add_to_table
+    from cuda_ext.recording.built_launches import compare, describe_variation
 
-    missing, unknown = compare(project.modules, project.root, launches)
-    for text in dict.fromkeys(f"{each.kernel} in {each.source or 'no file'}" for each in unknown):
-        click.echo(f"not compared: no module of the project has {text}")
-    for text in describe_variation(launches) if write else ():
-        click.echo(text)
+    missing, unknown = compare(project, launches)
+    texts = [f"{each.kernel} in {each.source or 'no file'}" for each in unknown]
+    notes = [f"not compared: no module of the project has {text}" for text in dict.fromkeys(texts)]
+    for note in notes + describe_variation(launches) * write:
+        click.echo(note)
     file = project.root / "pyproject.toml"
     content = add_to_table(project, missing) if write else b""
+    name = shorten_path(file)
     for each in missing:
         total = format_count(sum(launch.times for launch in each.launches), "launch", "launches")
-        click.echo(f"{shorten_path(file)}: {each.where}: {total} in {each.source} not built:", err=not write)
-        for text in each.instantiations:
-            click.echo(f"  {text}", err=not write)
-        for text in each.notes:
-            click.echo(f"  left out: {text}", err=not write)
+        lines = [f"{name}: {each.module.where}: {total} in {each.source} not built:"]
+        lines += [*each.instantiations, *(f"left out: {note}" for note in each.notes)]
+        click.echo("\n  ".join(lines), err=not write)
     if write:
         replace_file(file, content)
         count = sum(len(each.instantiations) for each in missing)
-        click.echo(f"{shorten_path(file)}: {format_count(count, 'instantiation')} added")
+        click.echo(f"{name}: {format_count(count, 'instantiation')} added")
     elif missing:
-        raise Failure(
-            "the table does not build what was launched",
-            where=shorten_path(file),
-            remedy="run cuda-ext record --write",
-        )
+        problem = "the table does not build what was launched"
+        raise Failure(problem, where=name, remedy="run cuda-ext record --write")
     else:
-        total = format_count(len(launches), "recorded launch", "recorded launches")
-        click.echo(f"{shorten_path(file)} builds all {total}")
-
-
-def _summarize(place: Path) -> None:
-    """Show the kernels that were launched."""
-    launches = read_records(place)
-    times: Counter[tuple[str, str, str]] = Counter()
-    different: Counter[tuple[str, str, str]] = Counter()
-    for launch in launches:
-        times[launch[0], launch.source, launch.kernel] += launch.times
-        different[launch[0], launch.source, launch.kernel] += 1
-    for (kind, source, kernel), count in different.items():
-        total = format_count(times[kind, source, kernel], "launch", "launches")
-        click.echo(f"{kind:<8}{kernel} in {source or 'no file'}: {total}, {count:,} different")
+        click.echo(f"{name} builds all {format_count(len(launches), 'recorded launch', 'recorded launches')}")

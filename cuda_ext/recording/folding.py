@@ -1,65 +1,48 @@
 """Fold instantiations into tables with lists of values, where they are products.
 
->>> fold(["f<float, 1>", "f<float, 2>", "f<double, 1>", "f<double, 2>", "g<int>"])
-[{'kernel': 'f<{T}, {U}>', 'T': ['float', 'double'], 'U': [1, 2]}, 'g<int>']
->>> fold(["f(x: *fp16, y: *kfp16, B=64)", "f(x: *fp32, y: *kfp32, B=64)", "f(x: *fp32, y: *kfp32, B=-1)"])
-[{'kernel': 'f(x: *{T}, y: *k{T}, B=64)', 'T': ['fp16', 'fp32']}, 'f(x: *fp32, y: *kfp32, B=-1)']
+>>> for item in fold(["f<float, 1>", "f<float, 2>", "f<double, 1>", "f<double, 2>", "g<int>"]):
+...     print(item)
+{ kernel = "f<{T}, {U}>", T = ["float", "double"], U = [1, 2] }
+"g<int>"
+>>> for item in fold(["f(x: *fp16, y: *kfp16, B=64)", "f(x: *fp32, y: *kfp32, B=64)", "f(x: *fp32, B=-1)"]):
+...     print(item)
+{ kernel = "f(x: *{T}, y: *k{T}, B=64)", T = ["fp16", "fp32"] }
+"f(x: *fp32, B=-1)"
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias
 
 # A string, a number or a name; not the k of Triton's *kfp16.
 _WORD = r"""('(?:\\.|[^'\\])*'|(?<![\w.)])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)|(?!(?<=\*)k[a-z]+\d)\w+)"""
-_LETTERS = ("T", "U", "V", "W", "X", "Y", "Z")
-# The values of one word in a product.
+_PLAIN = re.compile(r"true|false|-?(?:0|[1-9]\d{0,15})")  # in TOML
+# The values of one word.
 _Values = tuple[str, ...]
-Item: TypeAlias = str | dict[str, str | list[str | int | bool]]
 
 
-def spell(item: Item) -> str:
-    """Spell an item of ``instantiate`` as TOML does."""
-    if isinstance(item, str):
-        return json.dumps(item, ensure_ascii=False)
-    pairs = (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in item.items())
-    return f"{{ {', '.join(pairs)} }}"
-
-
-def fold(texts: Iterable[str]) -> list[Item]:
-    """Return `texts` as the items of ``instantiate``: strings, and tables that stand for several."""
-    alike: dict[tuple[str, ...], list[list[str]]] = {}
+def fold(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the items of ``instantiate`` for `texts` as TOML spells them: strings, and tables for several."""
+    alike: dict[_Values, list[_Values]] = {}
     for text in dict.fromkeys(texts):
         parts = re.split(_WORD, text)
-        alike.setdefault((*parts[::2], parts[1]), []).append(parts)
-    return list(chain.from_iterable(map(_fold_alike, alike.values())))
-
-
-def _fold_alike(rows: Sequence[list[str]]) -> list[Item]:
-    """Fold texts that have the same words and signs, but for the values of some words."""
-    columns: dict[_Values, list[int]] = {}
-    for place in range(1, len(rows[0]), 2):
-        columns.setdefault(tuple(row[place] for row in rows), []).append(place)
-    varied = [values for values in columns if len({*values}) > 1]
-    products: list[tuple[_Values, ...]] = [
-        tuple((value,) for value in row) for row in zip(*varied, strict=True)
-    ] or [()]
-    names = _name_columns(rows[0], [columns[values] for values in varied])
-    items: list[Item] = []
-    for product in _unite(products):
-        parts = [*rows[0]]
-        lists: dict[str, str | list[str | int | bool]] = {}
-        for name, values, column in zip(names, product, varied, strict=True):
-            for place in columns[column]:
-                parts[place] = f"{{{name}}}" if len(values) > 1 else values[0]
-            if len(values) > 1:
-                lists[name] = [_value(value) for value in values]
-        items.append({"kernel": "".join(parts), **lists} if lists else "".join(parts))
-    return items
+        alike.setdefault((parts[1], *parts[::2]), []).append(tuple(parts[1::2]))
+    for (_, *signs), rows in alike.items():
+        columns = [*zip(*rows, strict=True)]
+        names = _name_columns(signs, columns)
+        rows = [*zip(*names, strict=True)] or [()]
+        for product in _unite([tuple((value,) for value in row) for row in rows]):
+            lists = dict(zip(names.values(), product, strict=True))
+            words = (f"{{{names[each]}}}" if each in names else each[0] for each in columns)
+            kernel = "".join(chain.from_iterable(zip(signs, [*words, ""], strict=True)))
+            for name in [name for name, values in lists.items() if len(values) == 1]:
+                kernel = kernel.replace(f"{{{name}}}", lists.pop(name)[0])
+            pairs = [f"{name} = [{', '.join(map(_spell, values))}]" for name, values in lists.items()]
+            pattern = _spell(kernel)
+            yield f"{{ {', '.join([f'kernel = {pattern}', *pairs])} }}" if pairs else pattern
 
 
 def _unite(products: list[tuple[_Values, ...]]) -> list[tuple[_Values, ...]]:
@@ -67,28 +50,27 @@ def _unite(products: list[tuple[_Values, ...]]) -> list[tuple[_Values, ...]]:
     count = 0
     while count != len(products):
         count = len(products)
-        for number in range(len(products[0])):
+        for place in range(len(products[0])):
             found: dict[tuple[_Values, ...], _Values] = {}
             for product in products:
-                others = product[:number] + product[number + 1 :]
-                found[others] = found.get(others, ()) + product[number]
-            products = [(*key[:number], values, *key[number:]) for key, values in found.items()]
+                others = product[:place] + product[place + 1 :]
+                found[others] = found.get(others, ()) + product[place]
+            products = [(*key[:place], values, *key[place:]) for key, values in found.items()]
     return products
 
 
-def _name_columns(parts: Sequence[str], places: Sequence[Sequence[int]]) -> list[str]:
-    """Name a column as the constant whose value it is, or by a letter."""
-    names: list[str] = []
-    for own in places:
-        place = own[0]
-        is_value = parts[place - 1] == "=" and place > 1
-        letters = (letter + str(n or "") for n in range(len(places)) for letter in _LETTERS)
-        candidates = chain([parts[place - 2]] if is_value else (), letters)
-        names.append(next(name for name in candidates if name not in (*names, "kernel")))
+def _name_columns(signs: Sequence[str], columns: Sequence[_Values]) -> dict[_Values, str]:
+    """Name each column that varies: as the constant whose value it is, or by a letter."""
+    names: dict[_Values, str] = {}
+    letters = (f"{letter}{number}" for number in ("", *range(len(columns))) for letter in "TUVWXYZ")
+    for place, column in enumerate(columns):
+        if len({*column}) > 1 and column not in names:
+            own = columns[place - 1][:1] if signs[place] == "=" else ()
+            names[column] = next(
+                name for name in chain(own, letters) if name not in {"kernel", *names.values()}
+            )
     return names
 
 
-def _value(text: str) -> str | int | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if re.fullmatch(r"-?(?:0|[1-9]\d{0,15})", text) else text
+def _spell(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

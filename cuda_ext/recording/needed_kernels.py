@@ -1,101 +1,86 @@
-"""Instantiations of Python functions for recorded launches: which take a launch, and which one it needs."""
+"""Instantiations of Python functions for recorded launches: which take a launch, and which are needed."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from cuda_ext.compiler.front_ends.instantiation import (
-    DIVISOR,
-    Axis,
-    Instantiation,
-    TypedParameter,
-    parse_instantiation,
-)
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.recording.records import Argument, Launch
 
-# Each of these types takes the values of all that stand before it.
-_WIDER = ("i1", "i8", "i16", "i32", "i64", "fp32", "fp64", "bool", "f32", "f64")
-# More combinations of hints than these become one, with the hints that all of them have.
+_TRITON = {each.torch: each.triton for each in DTYPES}
+# Each of these types of numbers takes the values of all that stand before it.
+_WIDER = ("i1", "bool", "i8", "i16", "i32", "i64", "fp32", "f32", "fp64", "f64")
+# More combinations of hints than these are not built; the launches take the kernel without hints.
 _MOST_HINTS = 4
 
 
-def takes(built: Instantiation, launch: Launch, function: PythonFunction) -> bool:
-    """Return True if the kernel of `built` takes the launch. Hints do not matter: one has none."""
-    given = {**built.constants, **built.configuration}
-    arguments = {(each.name, each.path): each for each in launch.arguments}
-    for name in function.parameters:
-        own = arguments[name, ()].value if (name, ()) in arguments else launch.constants.get(name, "")
-        if name in given:
-            if own != given[name] and not (name in built.derived and own and int(own) <= int(given[name])):
-                return False
-        elif any(p.name == name for p in built.parameters):
-            if not all(_fits(p, arguments.get((name, p.path))) for p in built.parameters if p.name == name):
-                return False
-        elif own != _spell_default(function.defaults.get(name, "")):
-            return False
-    names = {*TRITON_OPTIONS, *launch.options, *given}.difference(function.parameters)
-    options = ((given.get(n, TRITON_OPTIONS.get(n)), n) for n in names)
-    return all(text == launch.options.get(n, TRITON_OPTIONS.get(n)) for text, n in options)
+def needed_by(launch: Launch, function: PythonFunction) -> Instantiation:
+    """Return the instantiation of a launch with all constants, and without options that are the default.
+
+    A number that was 1 has its type, too: ``n: i32=1?``. Raises :class:`ValueError` for a damaged record.
+    """
+    each = parse_instantiation(launch.instantiation)
+    given = _with_defaults(each, function)
+    ones = [n for n in function.parameters if given.get(n) == "1" and not function.is_constant(n)]
+    parameters = (*each.parameters, *(TypedParameter(name, "i32", constant="1") for name in ones))
+    constants = {
+        name: text
+        for name, text in given.items()
+        if name not in ones and (name in function.parameters or text != TRITON_OPTIONS.get(name))
+    }
+    return replace(each, parameters=parameters, constants=constants).in_order(function.parameters)
 
 
-def _spell_default(text: str) -> str:
-    """Spell the default of a parameter as records do: dtypes and functions are their names."""
-    try:
-        return repr(ast.literal_eval(text))
-    except (ValueError, SyntaxError):
-        name = text.rpartition(".")[2]
-        return next((each.triton for each in DTYPES if each.torch == name), name)
+def _with_defaults(each: Instantiation, function: PythonFunction) -> dict[str, str]:
+    """Return the constants and options of an instantiation, also those that it leaves out."""
+    given = {**TRITON_OPTIONS, **function.defaults}
+    for name, text in function.defaults.items():
+        last = text.rpartition(".")[2]  # of a dtype or a function in a module
+        given[name] = _TRITON.get(last, last if last.isidentifier() else text)
+    given |= {**each.constants, **each.configuration}
+    typed = {parameter.name for parameter in each.parameters}
+    return {name: given[name] for name in (*function.parameters, *given) if name in given.keys() - typed}
 
 
-def _fits(parameter: TypedParameter, argument: Argument | None) -> bool:
-    if argument is None:
+def takes(built: Instantiation, needed: Instantiation, launch: Launch, function: PythonFunction) -> bool:
+    """Return True if the kernel of `built` takes a launch. Hints do not matter: one kernel has none."""
+    arguments = {argument.name: argument for argument in launch.arguments}
+    typed = {parameter.argument: parameter for parameter in needed.parameters}
+    given, own = (_with_defaults(each, function) for each in (built, needed))
+    own |= {argument.name: argument.value for argument in launch.arguments}
+    own |= {parameter.name: "1" for parameter in needed.parameters if parameter.constant}
+    return all(_fits(p, typed.get(p.argument), arguments.get(p.argument)) for p in built.parameters) and all(
+        own.get(name) == given.get(name) or (name in built.derived and _is_at_most(own[name], given[name]))
+        for name in {*given, *needed.constants}
+    )
+
+
+def _is_at_most(number: str, most: str) -> bool:
+    return number.isdecimal() and most.isdecimal() and int(number) <= int(most)
+
+
+def _fits(built: TypedParameter, needed: TypedParameter | None, argument: Argument | None) -> bool:
+    """Return True if a kernel `built` for one type takes the `argument` for which another is `needed`."""
+    if needed is None or len(built.axes) != len(needed.axes):
         return False
-    if parameter.axes:
-        axes = zip(parameter.axes, argument.shape or (), argument.strides or (), strict=False)
-        if len(parameter.axes) != len(argument.shape or ()) or not all(
-            axis.length in (None, length) and axis.stride in (None, stride) for axis, length, stride in axes
-        ):
-            return False
-    types = [each.replace("*k", "*").replace(" ", "") for each in (parameter.type, argument.type)]
-    return _widest(types) == types[0]
+    shape, strides = (argument.shape, argument.strides) if argument else ((), ())
+    types = [each.type.replace("*k", "*").replace(" ", "") for each in (built, needed)]
+    return _widest(*types) == types[0] and all(
+        axis.length in (None, length) and axis.stride in (None, stride)
+        for axis, length, stride in zip(built.axes, shape or (), strides or (), strict=False)
+    )
 
 
-def _widest(types: Sequence[str]) -> str:
-    """Return the type that takes the values of all `types`; empty if there is none."""
-    if len({*types}) == 1:
-        return types[0]
-    return max(types, key=_WIDER.index) if {*types}.issubset(_WIDER) else ""
-
-
-def instantiate(launch: Launch, function: PythonFunction) -> Instantiation:
-    """Return the instantiation that the front-end's JIT would compile for a launch."""
-    parameters = tuple(_typed(argument, launch, function) for argument in launch.arguments)
-    constants = {name: launch.constants[name] for name in function.parameters if name in launch.constants}
-    each = Instantiation(function.name, parameters, {**constants, **launch.options})
-    return each.in_order(function.parameters)
-
-
-def _typed(argument: Argument, launch: Launch, function: PythonFunction) -> TypedParameter:
-    typed = TypedParameter(argument.name, argument.type, path=argument.path)
-    if launch.kind == "cutile":
-        axes = (
-            Axis(None, 1 if is_one else None, DIVISOR if is_even else 1) for is_even, is_one in argument.axes
-        )
-        typed = typed._replace(axes=tuple(axes))
-    elif argument.type.startswith("tensordesc") or function.excludes("do_not_specialize", argument.name):
-        return typed
-    elif argument.value == "1" and not argument.path and argument.name not in function.annotations:
-        typed = typed._replace(constant="1")
-    is_number = not typed.axes and not typed.type.startswith("*")
-    if launch.kind == "cutile" and is_number:
-        return typed
-    aligns = not function.excludes("do_not_specialize_on_alignment", argument.name)
-    return typed._replace(divisor=DIVISOR if argument.divisible and aligns else 1)
+def _widest(one: str, other: str) -> str:
+    """Return the type that takes the values of both types; empty if there is none."""
+    if one == other:
+        return one
+    return max(one, other, key=_WIDER.index) if {one, other}.issubset(_WIDER) else ""
 
 
 def unite(
@@ -106,73 +91,43 @@ def unite(
     Kernels of one name, of which some may be `built`, have one type for each number, and one set of options:
     the widest type, and the options that were launched most. A text says what is left out.
     """
-    by_name: dict[str, list[Instantiation]] = {}
-    for each in map(parse_instantiation, sorted(wanted, key=lambda text: -wanted[text])):
-        by_name.setdefault(_name(each, function), []).append(each)
-    taken = {_name(each, function): _options(each, function) for each in built if not each.configuration}
-    united: list[Instantiation] = []
-    for several in by_name.values():
-        same = [each for each in several if _is_alike(several[0], each)]
-        columns = zip(*(each.parameters for each in same), strict=True)
-        types = [_widest([p.type for p in column]) for column in columns]
-        united += _with_hints([_retype(each, types) for each in same])
-        united += (other for other in several if other not in same)
-    # An instantiation with `=1?` is also one without. If that has the name of another, it is for 1 alone.
-    for each in sorted(united, key=lambda each: any(p.constant for p in each.parameters)):
+    ordered = [parse_instantiation(text) for text in sorted(wanted, key=lambda text: -wanted[text])]
+    widest: dict[tuple[object, str], str] = {}
+    for each in ordered:
+        name, _ = _identity(each, function)
+        for p in each.parameters:
+            before = widest.setdefault((name, p.argument), p.type)
+            widest[name, p.argument] = _widest(before, p.type) or before
+    taken = dict(_identity(each, function) for each in built if not each.configuration)
+    found: dict[str, set[str]] = {}  # and all that each stands for
+    for each in ordered:
+        name, _ = _identity(each, function)
+        types = (_widest(p.type, widest[name, p.argument]) or p.type for p in each.parameters)
+        typed = (p._replace(type=type_) for p, type_ in zip(each.parameters, types, strict=True))
+        each = replace(each, parameters=tuple(typed))
+        # An instantiation with `=1?` is also one without. If that has the name of another, it is for 1 alone.
         for possible in (each, each.alternatives[0]):
-            own = {_name(own, function): _options(own, function) for own in possible.alternatives}
-            if all(taken.get(name, options) == options for name, options in own.items()):
+            own = dict(_identity(one, function) for one in possible.alternatives)
+            if all(taken.get(name, fixed) == fixed for name, fixed in own.items()):
                 taken |= own
-                yield possible
+                kernels = {str(one.without_hints()) for one in possible.alternatives}
+                found[str(possible)] = kernels | {str(one) for one in possible.alternatives}
                 break
         else:
             yield f"{each}: a kernel of this name has other types or options"
+    hinted: Counter[str] = Counter()
+    # A launch takes the first kernel whose hints hold.
+    for each in sorted(map(parse_instantiation, found), key=lambda each: -sum(map(len, each.conditions))):
+        plain = str(each.without_hints())
+        if hinted[plain] < _MOST_HINTS and not any(found[str(each)] < other for other in found.values()):
+            hinted[plain] += 1
+            yield each
 
 
-def _name(each: Instantiation, function: PythonFunction) -> str:
-    """Return what the name of the kernel is made of."""
-    types = dict.fromkeys(p.type for p in each.parameters if p.axes or p.type.startswith(("*", "tensordesc")))
-    names = (f"{name}={text}" for name, text in each.constants.items() if name in function.parameters)
-    return f"{each.function}<{', '.join([*types, *names])}>"
-
-
-def _options(each: Instantiation, function: PythonFunction) -> object:
-    """Return what else a kernel of that name has."""
-    options = {n: text for n, text in each.constants.items() if n not in function.parameters}
-    return [(p.argument, p.type) for p in each.parameters], TRITON_OPTIONS | options
-
-
-def _is_alike(first: Instantiation, each: Instantiation) -> bool:
-    if each.constants != first.constants or len(each.parameters) != len(first.parameters):
-        return False
-    pairs = zip(first.parameters, each.parameters, strict=True)
-    return all(
-        a.argument == b.argument
-        and _widest([a.type, b.type])
-        and [x._replace(divisor=1) for x in a.axes] == [x._replace(divisor=1) for x in b.axes]
-        for a, b in pairs
-    )
-
-
-def _retype(each: Instantiation, types: Sequence[str]) -> Instantiation:
-    typed = (p._replace(type=t) for p, t in zip(each.parameters, types, strict=True))
-    return replace(each, parameters=tuple(typed))
-
-
-def _with_hints(alike: Sequence[Instantiation]) -> list[Instantiation]:
-    """Return few instantiations for those that differ only in hints; those with the most hints are first."""
-    different = {str(each): each for each in alike}
-    if len(different) > _MOST_HINTS:
-        columns = zip(*(each.parameters for each in alike), strict=True)
-        common = (min(column, key=lambda p: (p.divisor, p.constant)) for column in columns)
-        return [replace(alike[0], parameters=tuple(common))]
-    for one in [each for each in different.values() if any(p.constant for p in each.parameters)]:
-        names = {p.name for p in one.parameters if p.constant}
-        for other in [*different.values()]:
-            pairs = [*zip(one.parameters, other.parameters, strict=True)]
-            if all((b.constant, a) == ("", a) if a.name in names else a == b for a, b in pairs):
-                both = tuple(b._replace(constant=a.constant) for a, b in pairs)
-                different = {t: e for t, e in different.items() if e not in (one, other)}
-                different[str(one)] = replace(one, parameters=both)
-                break
-    return sorted(different.values(), key=lambda each: -sum(p.divisor for p in each.parameters))
+def _identity(each: Instantiation, function: PythonFunction) -> tuple[object, object]:
+    """Return what the name of a kernel is made of, and what else kernels of that name have in common."""
+    given = _with_defaults(each, function)
+    arrays = (p.type for p in each.parameters if p.axes or p.type.startswith(("*", "tensordesc")))
+    named = ((name, given.pop(name)) for name in function.parameters if name in given)
+    name = (*dict.fromkeys(type_.replace("*k", "*") for type_ in arrays), *named)
+    return name, ([(p.argument, p.type) for p in each.parameters], given)

@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 from cuda_ext.errors import escape_controls
 from cuda_ext.facts.codec import decode, encode
-from cuda_ext.recording.records import MOST_LAUNCHES, Launch, write_line
+from cuda_ext.recording.records import Launch, write_line
 
 VARIABLE = "CUDA_EXT_RECORD"
+# Of launches that differ only in shapes, strides, numbers and grids, a process keeps the first.
+MOST_LAUNCHES = 200
 
 
 class Recording(NamedTuple):
@@ -51,33 +53,33 @@ def recording() -> Recording:
 class _Recorder:
     """The launches of one process, each once, and the file to which they are appended."""
 
-    def __init__(self) -> None:
+    def begin(self) -> None:
+        """Begin a new file, also in a fork."""
         self._lock = threading.Lock()
-        self._times: Counter[bytes] = Counter()
+        self._times: Counter[Launch] = Counter()
         self._alike: Counter[object] = Counter()
-        self._launches: dict[bytes, Launch] = {}
         self._file = -1
         self._has_failed = False
 
     def add(self, launch: Launch) -> None:
         """Append `launch` if it is new, unless there are many alike."""
-        line, alike = write_line(launch), launch.instantiation
+        alike = launch.kind, launch.module, launch.source, launch.instantiation
         with self._lock:
-            if line not in self._launches:
-                if self._alike[alike] >= MOST_LAUNCHES:
+            if launch not in self._times:
+                if self._alike[alike] == MOST_LAUNCHES:
+                    _say(f"records the first {MOST_LAUNCHES} different launches of {launch.instantiation}")
                     return
                 self._alike[alike] += 1
-                self._launches[line] = launch
-                self._append(line)
-            self._times[line] += 1
+                self._append(launch)
+            self._times[launch] += 1
 
     def end(self) -> None:
         """Append the launches that were seen more than once, with their numbers."""
-        for line, launch in self._launches.items():
-            if self._times[line] > 1:
-                self._append(write_line(launch._replace(times=self._times[line])))
+        for launch, times in self._times.items():
+            if times > 1:
+                self._append(launch._replace(times=times))
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, launch: Launch) -> None:
         if self._has_failed:
             return
         place = recording().directory
@@ -85,42 +87,31 @@ class _Recorder:
             if self._file < 0:
                 Path(place).mkdir(parents=True, exist_ok=True)
                 place = f"{place}/{os.getpid()}-{os.urandom(4).hex()}.jsonl"
-                self._file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-            size = os.fstat(self._file).st_size
+                self._file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            line = write_line(launch)
             if os.write(self._file, line) < len(line):
-                os.ftruncate(self._file, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self._has_failed = True
+            self._has_failed = True  # a line that is not complete stays the last one
             _say(f"{place}: {error.strerror}; this process records no further launches")
 
 
 _recorder = _Recorder()
-atexit.register(lambda: _recorder.end())
-
-
-def _begin_anew() -> None:
-    """Give a fork its own file."""
-    global _recorder
-    _recorder = _Recorder()
-
-
+_recorder.begin()
+atexit.register(_recorder.end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_recorder.begin)
 
 
-def record(describe: Callable[[], Launch], name: str) -> None:
-    """Record the launch of the kernel `name` that `describe` returns."""
+def record(kernel: str, describe: Callable[[], Launch]) -> None:
+    """Record the launch of `kernel` that `describe` returns."""
     try:
         _recorder.add(describe())
     except Exception as error:
-        _say_once(f"a launch of {name} is not recorded: {type(error).__name__}: {error}")
+        _say(f"a launch of {kernel} is not recorded: {type(error).__name__}: {error}")
 
 
 @cache
-def _say_once(text: str) -> None:
-    _say(text)
-
-
 def _say(text: str) -> None:
+    """Show `text`, once."""
     print(f"cuda-ext record: {escape_controls(text)}", file=sys.stderr, flush=True)

@@ -12,13 +12,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# The modules to change, and the functions that do it.
+# The modules to change, and the functions of `watched_launches` that do it.
 _WATCHED = {
-    "cuda_ext.runtime.launch.fast_launch": "cuda_ext.recording.own_launches:watch",
-    "triton.runtime.jit": "cuda_ext.recording.triton_launches:watch_functions",
-    "triton.runtime.autotuner": "cuda_ext.recording.triton_launches:watch_autotuner",
-    "cuda.tile": "cuda_ext.recording.cutile_launches:watch",
-    "cupy": "cuda_ext.recording.cupy_launches:watch",
+    "cuda_ext.runtime.launch.fast_launch": "watch_modules",
+    "triton.runtime.jit": "watch_functions",
+    "triton.runtime.autotuner": "watch_autotuner",
+    "cuda.tile": "watch_tiles",
+    "cupy": "watch_raw_kernels",
 }
 
 
@@ -36,8 +36,7 @@ class _Finder(MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 execute(module)
                 if module.__name__ == name:  # archives have one loader for all modules
-                    place, _, function = _WATCHED[name].partition(":")
-                    getattr(import_module(place), function)(module)
+                    getattr(import_module("cuda_ext.recording.watched_launches"), _WATCHED[name])(module)
 
             loader.exec_module = exec_module
         return spec

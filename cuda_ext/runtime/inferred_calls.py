@@ -9,11 +9,13 @@ from __future__ import annotations
 import numbers
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 from cuda_ext.compiler.front_ends.instantiation import DIVISOR, Axis, Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
+from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ArgumentError
 from cuda_ext.facts.candidates import Term
 from cuda_ext.facts.launches import TRITON_OPTIONS
@@ -44,7 +46,7 @@ class Inferred(NamedTuple):
     values: Mapping[str, object]
 
 
-class _NotInferable(Exception):
+class NotInferable(Exception):
     """The call is not one of the function, or has an argument that no parameter takes."""
 
 
@@ -58,11 +60,29 @@ def infer_call(
     call = _Call(source.functions[name], source.front_end, source.built(name), source.functions)
     try:
         call.add_all(arguments, {name: value for name, value in keywords.items() if name not in OPTIONS})
-    except (_NotInferable, ArgumentError):  # or an array in other memory
+    except (NotInferable, ArgumentError):  # or an array in other memory
         return None
     whole = call.instantiation
     line = replace(whole, when=())
     return Inferred(str(whole), str(line.without_hints()), str(line), call.values)
+
+
+def infer_launch(
+    function: PythonFunction,
+    front_end: SourceKind,
+    values: Mapping[str, object],
+    options: Mapping[str, object],
+) -> Instantiation:
+    """Infer the instantiation of `function` for `values` of all its parameters, and options of the front-end.
+
+    Raises :class:`NotInferable` for a value that no parameter takes.
+    """
+    call = _Call(function, front_end, (), ())
+    for name, value in values.items():
+        call.add(name, value)
+    for name, value in options.items():
+        call.add_constant(name, value)
+    return replace(call.instantiation, when=())
 
 
 @dataclass
@@ -88,7 +108,7 @@ class _Call:
         given = dict(zip(names, arguments, strict=False))
         unknown = named.keys() - {*names, *_COMPILED[self.front_end]}
         if len(arguments) > len(names) or given.keys() & named.keys() or unknown:
-            raise _NotInferable
+            raise NotInferable
         given |= named
         for name in names:
             if name in given:
@@ -96,7 +116,7 @@ class _Call:
             elif (text := self._common(name)) is not None:
                 self.constants[name] = text
             elif name not in self.function.defaults or self.front_end == "cutile":
-                raise _NotInferable
+                raise NotInferable
         for name in _COMPILED[self.front_end]:
             if name in named:
                 self.add_constant(name, named[name])
@@ -110,7 +130,7 @@ class _Call:
             self.add_typed(TypedParameter(name, ""), value)
 
     def add_constant(self, name: str, value: object) -> None:
-        self.constants[name] = self._spell(name, plain_value(value))
+        self.constants[name] = self._spell(name, value)
         self.values[name] = value
 
     def add_typed(self, parameter: TypedParameter, value: Any) -> None:
@@ -124,7 +144,7 @@ class _Call:
             self.parameters.append(self._hint(parameter._replace(type=min(types)), value))  # an address
             return
         if self._is_unlike(parameter, is_array=array is not None):
-            raise _NotInferable
+            raise NotInferable
         typed = self._array(parameter, value, *array) if array else self._number(parameter, value)
         self.parameters.append(typed)
 
@@ -141,11 +161,13 @@ class _Call:
     def _array(self, parameter: TypedParameter, value: Any, dtype: str, address: int) -> TypedParameter:
         names = {each.torch: each for each in DTYPES}
         if dtype not in names:
-            raise _NotInferable
+            raise NotInferable
         if self.front_end == "cutile":
             return self._tile_array(parameter._replace(type=names[dtype].cutile), value, address)
         like = [each.type for each in self._like(parameter)]
         element = names[dtype].triton
+        if block := getattr(value, "block_shape", ()):
+            return parameter._replace(type=f"tensordesc<{element}[{', '.join(map(str, block))}]>")
         if descriptor := next((each for each in like if each.startswith("tensordesc")), ""):
             return parameter._replace(type=f"tensordesc<{element}{descriptor[descriptor.index('[') :]}")
         reads = any(each.startswith("*k") for each in like) or "const" in self._annotation(parameter.name)
@@ -155,7 +177,7 @@ class _Call:
     def _tile_array(self, parameter: TypedParameter, value: Any, address: int) -> TypedParameter:
         layout = array_layout(value)
         if layout is None or not layout.shape:
-            raise _NotInferable
+            raise NotInferable
         strides = [stride // layout.item for stride in layout.strides]
         axes = [
             Axis(None, 1 if stride == 1 else None, 1 if length % DIVISOR else DIVISOR)
@@ -210,7 +232,7 @@ class _Call:
         elif isinstance(value, numbers.Real) and not isinstance(value, int):
             name = "float32"
         if not name:
-            raise _NotInferable
+            raise NotInferable(f"{type(value).__name__} is no type of an argument")
         return types[name].cutile if self.front_end == "cutile" else types[name].triton
 
     def _like(self, parameter: TypedParameter) -> list[TypedParameter]:
@@ -229,17 +251,21 @@ class _Call:
         return texts.pop() if len(texts) == 1 else None
 
     def _spell(self, name: str, value: object) -> str:
-        """Spell a constant as an instantiation does."""
-        if isinstance(value, tuple):
-            items = [self._spell(name, plain_value(item)) for item in value]
+        """Spell a constant as an instantiation does: dtypes and functions are their names."""
+        if type(value).__name__ == "constexpr":
+            value = value.value  # type: ignore[attr-defined]
+        plain = plain_value(value)
+        if isinstance(plain, tuple | list):
+            items = [self._spell(name, item) for item in plain]
             return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-        if isinstance(value, str):
+        if isinstance(plain, str):
             names = {each.torch: each.triton for each in DTYPES}
             known = {*self.functions, *(own.constants.get(name) for own in self.built)}
-            return value if value in known else names.get(value) or repr(value)
-        if value is None or isinstance(value, bool | int | float):
-            return repr(value)
-        raise _NotInferable
+            is_name = plain in known or not isinstance(value, str | Enum)
+            return plain if plain in known else names.get(plain) or (plain if is_name else repr(plain))
+        if plain is None or isinstance(plain, bool | int | float):
+            return repr(plain)
+        raise NotInferable(f"{name} is {value!r}, which cannot be a constant")
 
 
 def _describe_array(value: Any) -> tuple[str, int] | None:

@@ -257,3 +257,21 @@ def test_calls_are_specialised_as_by_triton(tmp_path: Path, monkeypatch: pytest.
             name: (names.get(type_, type_), str(key) if type_ == "constexpr" else "D" * (key == "D"))
             for name, (type_, key) in zip(function.arg_names[:9], expected, strict=False)
         } == found
+
+
+def test_constants_are_spelled_as_in_instantiations(tmp_path: Path) -> None:
+    """Dtypes and functions are names, and strings are in quotes."""
+    import triton.language as tl
+
+    source = PythonSource("special.py", SPECIAL.encode(), {0: Source("special.py")})
+    call = Tensor(np.zeros(4, "float16")), 2, 2, 2, 2, 2, None, 2, 2.5
+    texts = {
+        tl.float16: "fp16",
+        np.dtype("float32"): "fp32",
+        tl.constexpr("relu"): "'relu'",
+        (1, "a"): "(1, 'a')",
+    }
+    for constant, text in (*texts.items(), (tmp_path.exists, "exists"), ([tl.int8], "(i8,)"), (None, "None")):
+        inferred = infer_call(source, "special", (*call, constant), {})
+        assert inferred
+        assert parse_instantiation(inferred.text).constants["c"] == text

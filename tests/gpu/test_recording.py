@@ -54,7 +54,7 @@ def test_triton_goes_on_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     launches, _, errors = record(tmp_path, "program.py")
     assert errors == ""
     (launch,) = launches
-    assert describe(launch).startswith("3 device/add.py add(out: *fp32:16 (1000,) (1,), x: *fp32:16 ")
+    assert describe(launch).startswith("3 device/add.py add(out: *fp32:16, x: *fp32:16, n: i32, BLOCK=")
 
 
 @pytest.mark.slow

@@ -72,26 +72,29 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def describe(launch: Launch) -> str:
     """Return a launch in one line."""
     arguments = [
-        f"{'.'.join([a.name, *map(str, a.path)])}: {a.type}{':16' * a.divisible}"
-        + (f" = {a.value}" if a.value else f" {a.shape} {a.strides}")
+        f"{a.name} = {a.value}"
+        if a.value
+        else f"{a.name}: {a.dtype}{':16' * a.divisible} {a.shape} {a.strides}"
         for a in launch.arguments
     ]
-    values = [f"{name}={text}" for name, text in (*launch.constants.items(), *launch.options.items())]
     shape = [str(each) for each in (launch.grid, launch.block) if each]
-    return f"{launch.times} {launch.source} {launch.kernel}({', '.join([*arguments, *values])}) {shape}"
+    return f"{launch.times} {launch.source} {launch.instantiation} [{', '.join(arguments)}] {shape}"
 
 
 def test_triton_without_a_gpu(project: Path) -> None:
     launches, output, errors = record(project, "program.py")
-    x = "(4, 8) (32, 1)"
+    x = "float32:16 (4, 8) (32, 1)"
     assert [describe(launch) for launch in launches] == [
-        f"3 device/scale.py scale(out: *fp32:16 {x}, x: *kfp32:16 {x}, xs.0: *fp32:16 {x}, xs.1.0: i32 = 2, "
-        "xs.1.1: i64:16 = 1099511627776, n: i32:16 = 16, seed: i32 = 32, factor: fp32 = 0.5, bias=None, "
-        "F=identity, BLOCK=16, EVEN=True, DTYPE=fp32, num_warps=2) ['(4, 2)']",
-        f"1 device/scale.py scale(out: *fp32:16 {x}, x: *kfp32:16 {x}, xs.0: *fp32:16 {x}, xs.1.0: i32 = 2, "
-        f"xs.1.1: i32 = 1, n: i32 = 17, seed: i32 = 1, factor: fp32 = 1.0, bias: *fp32:16 {x}, "
-        "F='relu', BLOCK=16, EVEN=False, DTYPE=fp16) ['(5,)']",
-        f"1 device/scale.py tuned(x: *fp32:16 {x}, n: i1 = True, BLOCK=64, num_warps=8) ['(1,)']",
+        "3 device/scale.py scale(out: *fp32:16, x: *kfp32:16, xs: (*fp32:16, (i32, i64:16)), n: i32:16, "
+        "seed: i32, factor: fp32, bias=None, F=identity, BLOCK=16, EVEN=True, DTYPE=fp32, num_warps=2) "
+        f"[out: {x}, x: {x}, xs_0: {x}, xs_1_0 = 2, xs_1_1 = 1099511627776, n = 16, seed = 32, factor = 0.5] "
+        "['(4, 2)']",
+        "1 device/scale.py scale(out: *fp32:16, x: *kfp32:16, xs: (*fp32:16, (i32, i32)), n: i32, seed: i32, "
+        "factor: fp32, bias: *fp32:16, F='relu', BLOCK=16, EVEN=False, DTYPE=fp16, num_warps=4) "
+        f"[out: {x}, x: {x}, xs_0: {x}, xs_1_0 = 2, xs_1_1 = 1, n = 17, seed = 1, factor = 1.0, bias: {x}] "
+        "['(5,)']",
+        f"1 device/scale.py tuned(x: *fp32:16, n: i1, BLOCK=64, num_warps=8, num_ctas=1, "
+        f"num_stages=3) [x: {x}, n = True] ['(1,)']",
     ]
     assert {(launch.kind, launch.module) for launch in launches} == {("triton", "scale")}
     assert "scale in device/scale.py: 4 launches, 2 different" in output
@@ -160,7 +163,18 @@ def test_a_full_disk_stops_recording_and_not_the_program(project: Path, tmp_path
 def test_a_launch_that_cannot_be_described_is_named(project: Path) -> None:
     launches, _, errors = record(project, "-c", f"{PROGRAM}\nkernels.tuned[(1,)](object(), 1)")
     assert len(launches) == 3
-    assert "cuda-ext record: a launch of tuned is not recorded: TypeError: argument 'x' is a object" in errors
+    assert (
+        "cuda-ext record: a launch of tuned is not recorded: NotInferable: object is no type of an argument"
+        in errors
+    )
+
+
+def test_a_process_records_the_first_of_many_launches_that_differ_in_numbers(project: Path) -> None:
+    many = f"{PROGRAM}\nfor n in range(300): kernels.tuned[(1,)](x, 16 * n + 7)\nprint(n)"
+    launches, output, errors = record(project, "-c", many)
+    assert output.startswith("299\n")
+    assert len(launches) == 203
+    assert errors.count("cuda-ext record: records the first 200 different launches of tuned(") == 1
 
 
 OWN = """
@@ -191,16 +205,14 @@ def test_own_modules_under_the_driver(fake_driver: Path, tmp_path: Path, in_c: b
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     launches, _, errors = record(tmp_path, "-c", hidden + OWN, PYTHONPATH=path, **variables)
     assert errors == ""
-    x = "const float* (8, 2) (4, 1), y: float* (8, 2) (4, 1)"
-    n, y = "n: int = 5, a: float = 2.0", "const double* (16,) (1,), y: double* (16,) (1,)"
-    assert [describe(launch).replace("*:16", "*") for launch in launches] == [
-        f"3 device/axpy.cu axpy<float>({n}, x: {x}) ['(2, 1, 1)', '(32, 2, 1)']",
-        f"1 device/axpy.cu axpy<float>({n}, x: {x}) ['(1, 2, 3)', '(1, 1, 1)']",
-        f"1 device/axpy.cu axpy<float>({n.replace('int = 5', 'int:16 = 16')}, x: {x}) "
-        "['(1, 2, 3)', '(1, 1, 1)']",
-        f"1 device/axpy.cu axpy<double>(n: int:16 = 16, a: double = 2.0, x: {y}) "
-        "['(1, 1, 1)', '(256, 1, 1)']",
-        "1 device/axpy.cu plain() ['(1, 1, 1)', '(1, 1, 1)']",
+    x = "x: float32 (8, 2) (4, 1), y: float32 (8, 2) (4, 1)"
+    y = "x: float64 (16,) (1,), y: float64 (16,) (1,)"
+    assert [describe(launch).replace(":16", "") for launch in launches] == [
+        f"3 device/axpy.cu axpy<float> [n = 5, a = 2.0, {x}] ['(2, 1, 1)', '(32, 2, 1)']",
+        f"1 device/axpy.cu axpy<float> [n = 5, a = 2.0, {x}] ['(1, 2, 3)', '(1, 1, 1)']",
+        f"1 device/axpy.cu axpy<float> [n = 16, a = 2.0, {x}] ['(1, 2, 3)', '(1, 1, 1)']",
+        f"1 device/axpy.cu axpy<double> [n = 16, a = 2.0, {y}] ['(1, 1, 1)', '(256, 1, 1)']",
+        "1 device/axpy.cu plain [] ['(1, 1, 1)', '(1, 1, 1)']",
     ]
-    assert {(launch.kind, launch.module) for launch in launches} == {("cuda", "sample.kernels")}
+    assert {(launch.kind, launch.module) for launch in launches} == {("module", "sample.kernels")}
     assert [launch.shared for launch in launches] == [0, 8, 8, 0, 0]

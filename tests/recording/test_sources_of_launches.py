@@ -37,15 +37,16 @@ def test_cutile_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     root = write_project(tmp_path, table, {"device/tiles.py": TILES, "program.py": TILE_PROGRAM})
     monkeypatch.chdir(root)
     launches, _, _ = record(root, "program.py")
-    assert [describe(launch) for launch in launches] == [
-        "1 device/tiles.py product(a: f16:16 (32, 48) (48, 1), b: f16:16 (48, 32) (1, 48), "
-        "out: f16:16 (32, 40) (48, 1), n: i64 = 1099511627776, M=64, MODE='plain') ['(2, 3, 1)']"
-    ]
-    (missing,) = compare(load(root).modules, root, launches).missing
-    assert missing.instantiations == [
+    needed = (
         "product(a: f16[?:16, ?:16]:16, b: f16[?:16, ?:16; 1, ?]:16, out: f16[?:16, ?]:16, n: i64, "
         "M=64, MODE='plain')"
+    )
+    assert [describe(launch) for launch in launches] == [
+        f"1 device/tiles.py {needed} [a: float16:16 (32, 48) (48, 1), b: float16:16 (48, 32) (1, 48), "
+        "out: float16:16 (32, 40) (48, 1), n = 1099511627776] ['(2, 3, 1)']"
     ]
+    ((missing,), _) = compare(load(root), launches)
+    assert missing.instantiations == [needed]
 
 
 CUPY = """
@@ -53,10 +54,11 @@ import sys
 from tests.fixtures.device_arrays import CupyArray as ndarray
 
 class _Kernel:  # as RawModule makes it
+    most_shared = 48 << 10
     def __init__(self, code, name, options=()):
         self.code = code
     def __call__(self, grid, block, args, *, shared_mem=0):
-        print("launched", grid, block)
+        print("launched", grid, block, self.most_shared)
 
 class RawKernel(_Kernel):
     pass
@@ -72,6 +74,7 @@ import cupy, numpy as np
 x = cupy.ndarray(np.ones((4, 6)))
 cupy.RawKernel("...", "fill")((1,), (32,), (x, np.float32(2)), shared_mem=64)
 kernel = cupy.RawModule(code="...").get_function("ns::axpy<double>")
+kernel.most_shared = 1
 kernel((1, 2), (32, 4), (np.int32(16), x))
 print(kernel.code, isinstance(cupy.RawKernel("code", "k"), cupy.RawKernel))
 """
@@ -81,12 +84,13 @@ def test_cupy(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/fill.cu": "", "cupy.py": CUPY})
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     launches, output, _ = record(tmp_path, "-c", CUPY_PROGRAM, PYTHONPATH=path)
-    assert output.startswith("launched (1,) (32,)\nlaunched (1, 2) (32, 4)\n True\n")
+    assert output.startswith("launched (1,) (32,) 49152\nlaunched (1, 2) (32, 4) 1\n True\n")
     assert {(launch.kind, launch.module) for launch in launches} == {("cupy", "")}
     assert [describe(launch).replace(":16 (", " (") for launch in launches] == [
-        "1  fill(0:  (4, 6) (6, 1), 1: float32 = 2.0) ['(1,)', '(32,)']",
-        "1  ns::axpy<double>(0: int32:16 = 16, 1:  (4, 6) (6, 1)) ['(1, 2)', '(32, 4)']",
+        "1  fill [0: float64 (4, 6) (6, 1), 1 = 2.0] ['(1,)', '(32,)']",
+        "1  ns::axpy<double> [0 = 16, 1: float64 (4, 6) (6, 1)] ['(1, 2)', '(32, 4)']",
     ]
+    assert launches[0].arguments[1].dtype == "float32"
     assert launches[0].shared == 64
 
 
@@ -136,17 +140,19 @@ def test_own_modules_in_all_forms(tmp_path: Path, fake_driver: Path, monkeypatch
     variables = {"LD_LIBRARY_PATH": fake_driver, "FAKE_CUDA_LOG": tmp_path / "log", "PYTHONPATH": path}
     launches, _, errors = record(root, "-c", PROGRAM, **variables)
     assert errors == ""
-    y = "(64,) (1,)"
+    x, y = "float32:16 (64,) (1,)", "float64:16 (64,) (1,)"
     assert [describe(launch) for launch in launches] == [
-        f"1 device/k.cu scale<double>(x: double*:16 {y}, by: double = 2.0, T=double) "
-        "['(1, 1, 1)', '(64, 1, 1)']",
-        f"1 device/k.cu scale<float>(x: float*:16 {y}, by: float = 2.0, T=float) ['(1, 1, 1)', '(64, 1, 1)']",
-        "1 device/k.cu shift(params.by: float = 2.0, params.inner.n: int:16 = 16, "
-        f"params.inner.x: float*:16 {y}, params.sizes: int None None) ['(1, 1, 1)', '(64, 1, 1)']",
-        f"1 device/twice.py twice(out: *fp32:16 {y}, x: *fp32:16 {y}, n: i32 = 60, BLOCK=64) ['(2, 1, 1)']",
-        f"1 device/twice.py twice(out: *fp32:16 {y}, x: *fp32:16 {y}, n=1, BLOCK=64) ['(1, 1, 1)']",
-        f"1 device/twice.py twice(out: *fp64:16 {y}, x: *fp64:16 {y}, n: i32 = 60, BLOCK=32) ['(1, 1, 1)']",
+        f"1 device/k.cu scale<double> [x: {y}, by = 2.0] ['(1, 1, 1)', '(64, 1, 1)']",
+        f"1 device/k.cu scale<float> [x: {x}, by = 2.0] ['(1, 1, 1)', '(64, 1, 1)']",
+        f"1 device/k.cu shift [params.by = 2.0, params.inner.n = 16, params.inner.x: {x}, "
+        "params.sizes_0 = 1, params.sizes_1 = 2] ['(1, 1, 1)', '(64, 1, 1)']",
+        f"1 device/twice.py twice(out: *fp32:16, x: *fp32:16, n: i32, BLOCK=64) [out: {x}, x: {x}, n = 60] "
+        "['(2, 1, 1)', '(128, 1, 1)']",
+        f"1 device/twice.py twice(out: *fp32:16, x: *fp32:16, BLOCK=64, n=1) [out: {x}, x: {x}] "
+        "['(1, 1, 1)', '(128, 1, 1)']",
+        f"1 device/twice.py twice(out: *fp64:16, x: *fp64:16, n: i32, BLOCK=32) [out: {y}, x: {y}, n = 60] "
+        "['(1, 1, 1)', '(128, 1, 1)']",
     ]
-    (cuda, triton) = compare(load(root).modules, root, launches).missing
+    (cuda, triton), _ = compare(load(root), launches)
     assert cuda.instantiations == ["scale<double>"]
     assert triton.instantiations == ["twice(out: *fp64:16, x: *fp64:16, n: i32, BLOCK=32)"]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.config.instantiations import INSTANTIATIONS
 from cuda_ext.errors import ConfigError
-from cuda_ext.recording.built_launches import add_to_table, compare
+from cuda_ext.recording.added_instantiations import add_to_table
+from cuda_ext.recording.built_launches import compare, describe_variation
 from cuda_ext.recording.folding import fold
-from cuda_ext.recording.records import (
-    DIRECTORY,
-    Argument,
-    Launch,
-    RecordError,
-    describe_variation,
-    write_line,
-)
+from cuda_ext.recording.records import DIRECTORY, Argument, Launch, RecordError, write_line
 from tests.fixtures.command_line import run
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import load, write_project
@@ -50,21 +46,25 @@ sources = ["device/*.cu", "device/*.py"]
 def scale(
     dtype: str = "fp16", n: int = 1000, block: int = 64, seed: int = 3, times: int = 1, **options: str
 ) -> Launch:
-    x = Argument("x", f"*{dtype}", shape=(n,), strides=(1,), divisible=True)
-    number = Argument("n", "i32" if n < 1 << 31 else "i64", value=str(n), divisible=n % 16 == 0)
-    arguments = (x._replace(name="out"), x, number, Argument("seed", "i32", value=str(seed)))
-    constants = {"bias": "None", "BLOCK": str(block), "DTYPE": "fp32"}
-    launch = Launch("triton", "device.scale", "device/scale.py", "scale", arguments, constants, options)
-    return launch._replace(times=times)
+    """Return a launch as Triton specialises it."""
+    number = f"n: {'i32' if n < 1 << 31 else 'i64'}{'' if n % 16 else ':16'}, " if n != 1 else ""
+    constants = {"n": "1"} if n == 1 else {}
+    constants |= {"bias": "None", "BLOCK": str(block), "DTYPE": "fp32", **options}
+    given = ", ".join(f"{name}={text}" for name, text in constants.items())
+    text = f"scale(out: *{dtype}:16, x: *{dtype}:16, {number}seed: i32, {given})"
+    x = Argument("x", "float16", (n,), (1,), True)
+    numbers = [Argument(name, value=str(each)) for name, each in (("n", n), ("seed", seed))]
+    arguments = (x._replace(name="out"), x, *numbers[n == 1 :])
+    return Launch("triton", "device.scale", "device/scale.py", text, arguments, times=times)
 
 
 def axpy(expression: str) -> Launch:
-    return Launch("cuda", "p.kernels", "device/axpy.cu", expression)
+    return Launch("module", "p.kernels", "device/axpy.cu", expression)
 
 
 def instantiations(root: Path, launches: Sequence[Launch]) -> list[str]:
     """Return what is missing in the table of the project in `root`, and what is left out."""
-    missing = compare(load(root).modules, root, launches).missing
+    missing, _ = compare(load(root), launches)
     return [text for each in missing for text in (*each.instantiations, *(f"! {n}" for n in each.notes))]
 
 
@@ -72,9 +72,9 @@ def extend(root: Path, launches: Sequence[Launch]) -> str:
     """Add `launches` to the table of the project in `root`; return what was added to the text."""
     project = load(root)
     before = (root / "pyproject.toml").read_text()
-    after = add_to_table(project, compare(project.modules, root, launches).missing).decode()
+    after = add_to_table(project, compare(project, launches)[0]).decode()
     (root / "pyproject.toml").write_text(after)
-    assert compare(load(root).modules, root, launches).missing == []
+    assert compare(load(root), launches)[0] == []
     assert add_to_table(project, []).decode() == after
     lines = [*difflib.ndiff(before.splitlines(True), after.splitlines(True))]
     assert [line for line in lines if line.startswith("-")] == []
@@ -142,7 +142,7 @@ def test_forms_of_tables(tmp_path: Path, form: str) -> None:
         assert extend(tmp_path, [axpy("ns::axpy<float, 1>"), scale()]) == added
         return
     project = load(tmp_path)
-    missing = compare(project.modules, tmp_path, [axpy("ns::axpy<float, 1>"), scale()]).missing
+    missing = compare(project, [axpy("ns::axpy<float, 1>"), scale()])[0]
     after = tomllib.loads(add_to_table(project, missing).decode())
     first, second = after["tool"]["cuda_ext"]["modules"]["p.kernels"]["overrides"]
     assert first == {"sources": ["device/scale.py"], "architectures": ["sm_90"], "instantiate": [FUNCTION]}
@@ -179,9 +179,59 @@ def test_one_kernel_of_a_name_has_one_set_of_options(tmp_path: Path) -> None:
     assert instantiations(tmp_path, [scale("fp32", block=32, num_stages="2")]) == [
         f"! {built[:-1]}, num_stages=2): a kernel of this name has other types or options"
     ]
+    assert instantiations(tmp_path, [scale("fp32", block=32, enable_fp_fusion="False")]) == [
+        f"! {built[:-1]}, enable_fp_fusion=False): a kernel of this name has other types or options"
+    ]
     # Where the constant makes another name, the kernel is for it alone.
     (one,) = instantiations(tmp_path, [scale("fp32", n=1, block=32, num_stages="2")])
     assert one.endswith("num_stages=2, n=1)")
+
+
+def test_what_an_instantiation_leaves_out_is_the_default(tmp_path: Path) -> None:
+    table = f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.overrides]]\nsources = ['device/*.py']\n"
+    built = "scale(out: *fp16:16, x: *fp16:16, n: i32, seed: i32)"
+    write_project(tmp_path, f"{table}instantiate = ['{built}']\n", FILES)
+    assert instantiations(tmp_path, [scale()._replace(instantiation=built), scale(num_stages="3")]) == []
+    (left_out,) = instantiations(tmp_path, [scale(num_stages="2")])
+    assert left_out.endswith("num_stages=2): a kernel of this name has other types or options")
+
+
+def test_more_than_four_combinations_of_hints_take_the_kernel_without(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, FILES)
+    plain = "scale(out: *fp16, x: *fp16, n: i32, seed: i32, bias=None, BLOCK=64, DTYPE=fp32)"
+    combinations = [*itertools.product((":16", ""), repeat=3)]
+    texts = [
+        plain.replace("out: *fp16", f"out: *fp16{a}")
+        .replace(" x: *fp16", f" x: *fp16{b}")
+        .replace("n: i32", f"n: i32{c}")
+        for a, b, c in combinations
+    ]
+    launches = [scale()._replace(instantiation=text) for text in texts]
+    assert instantiations(tmp_path, launches) == [texts[number] for number in (0, 1, 2, 4)]
+    assert "instantiate" in extend(tmp_path, launches)
+
+
+TILE = """
+import cuda.tile as ct
+
+@ct.kernel
+def tile(x, n, M: ct.Constant[int]):
+    pass
+"""
+
+
+def test_numbers_of_tiles_have_the_widest_type(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, {**FILES, "device/tile.py": TILE})
+    x = Argument("x", "float16", (8, 48), (48, 1), True)
+    launch = Launch("cutile", "device.tile", "device/tile.py", "", (x, Argument("n", value="5")))
+    texts = [f"tile(x: f16[?, ?:16]:16, n: {type_}, M=64)" for type_ in ("bool", "i32")]
+    launches = [launch._replace(instantiation=text) for text in texts]
+    assert instantiations(tmp_path, launches) == texts[1:]
+    # A kernel for other lengths does not take them.
+    extend(tmp_path, launches)
+    file = tmp_path / "pyproject.toml"
+    file.write_text(file.read_text().replace("[?, ?:16]", "[?, 64]"))
+    assert instantiations(tmp_path, launches) == texts[1:]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +251,7 @@ def test_one_kernel_of_a_name_has_one_set_of_options(tmp_path: Path) -> None:
         ("scale(out: *fp16, x: *fp16, n=1001, seed: i32)", False),
         ("scale(out: *fp16, x: *fp32, n: i32, seed: i32)", False),
         ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, DTYPE=fp16)", False),
+        ("scale(out: *fp16, x: *fp16, n: i32, seed: i32, BLOCK=True if n % 16 == 0)", False),
     ],
 )
 def test_kernels_that_take_a_launch(tmp_path: Path, built: str, is_built: bool) -> None:
@@ -213,11 +264,12 @@ def test_kernels_of_others_are_not_compared(tmp_path: Path) -> None:
     write_project(tmp_path, HEAD, FILES)
     launches = [
         scale()._replace(source="/usr/lib/other.py", module="other"),
-        scale()._replace(kernel="removed"),
+        scale()._replace(instantiation="removed(x: *fp32)"),
         axpy("gone<int>")._replace(source="device/gone.cu"),
         axpy("ns::axpy<float, 1>")._replace(module="q.kernels"),
+        scale()._replace(kind="module", module="q.kernels"),
     ]
-    assert compare(load(tmp_path).modules, tmp_path, launches) == ([], launches)
+    assert compare(load(tmp_path), launches) == ([], launches)
     # The file of an installed package is that of the project.
     installed = scale()._replace(source="/site-packages/device/scale.py")
     assert instantiations(tmp_path, [installed]) == [FUNCTION]
@@ -226,11 +278,11 @@ def test_kernels_of_others_are_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damaged",
     [
-        scale()._replace(constants={"BLOCK": "((", "bias": "None", "DTYPE": "fp32"}),
-        scale()._replace(constants={"BLOCK": "x", "bias": "None", "DTYPE": "fp32"}),
-        scale()._replace(arguments=(Argument("out", "]]"), *scale().arguments[1:])),
-        scale()._replace(arguments=(Argument("other", "i32"),)),
-        scale()._replace(options={"num_warps": "'"}),
+        scale()._replace(instantiation="scale((out: *fp16)"),
+        scale()._replace(instantiation="scale(out: ]])"),
+        scale()._replace(instantiation="scale(other: i32)"),
+        scale(num_warps="'"),
+        scale(num_warps="[]"),
     ],
 )
 def test_records_that_no_launch_makes(tmp_path: Path, damaged: Launch) -> None:
@@ -264,34 +316,16 @@ def test_cupy_kernels_are_found_by_name(tmp_path: Path) -> None:
 
 def test_products_are_exact() -> None:
     texts = [f"f<{T}, {n}>" for T in ("a", "b", "c") for n in (1, 2, 3) if (T, n) != ("b", 2)]
-    items = fold(texts)
-    products: list[str] = []
-    for item in items:
-        pattern, *lists = item.values() if isinstance(item, dict) else [item]
-        names = [*item][1:] if isinstance(item, dict) else []
-        found = [str(pattern)]
-        for name, values in zip(names, lists, strict=True):
-            found = [text.replace(f"{{{name}}}", str(value)) for text in found for value in values]
-        products += found
-    assert sorted(products) == sorted(texts)
+    items = tomllib.loads(f"items = [{', '.join(fold(texts))}]")["items"]
+    assert sorted(INSTANTIATIONS.check(items, "items")) == sorted(texts)
     assert len(items) == 2
 
 
 def test_constants_with_many_values_are_named() -> None:
-    def sized(n: int, block: int) -> Launch:
-        return scale(n=n, block=block)
-
-    fitting = [sized(100, 128), sized(1000, 1024), sized(1024, 1024)]
-    start = "scale in device/scale.py: BLOCK has"
-    assert [*describe_variation(fitting)] == [
-        f"{start} 2 values; BLOCK={{next_power_of_2(n)}} fits all launches"
-    ]
-    assert [*describe_variation([*fitting, sized(5, 64)])] == []
-    many = [sized(n, n) for n in range(100, 109)]
-    advice = "a parameter instead of a constant would need one kernel"
-    assert [*describe_variation(many)] == [f"{start} 9 values; {advice}"]
-    full = [sized(n, 64) for n in range(1001, 4000, 16)][:200]
-    assert len(full) < 200 or "the first 200 different launches" in next(describe_variation(full))
+    sizes = [scale(n=n, block=n) for n in range(100, 109)]
+    advice = "make it a parameter, or derive it from one, as in {next_power_of_2(n)}"
+    assert describe_variation(sizes) == [f"scale in device/scale.py: BLOCK has 9 values; {advice}"]
+    assert describe_variation(sizes[1:]) == []
 
 
 def test_the_command_adds_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,9 +337,9 @@ def test_the_command_adds_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (status, output) == (1, "")
     where = 'pyproject.toml: tool.cuda_ext.modules."p.kernels"'
     assert errors == (
-        f"{where}.instantiate: 1 launch in device/axpy.cu not built:\n"
+        f"{where}: 1 launch in device/axpy.cu not built:\n"
         "  ns::axpy<float, 1>\n"
-        f"{where}.overrides: 2 launches in device/scale.py not built:\n"
+        f"{where}: 2 launches in device/scale.py not built:\n"
         f"  {FUNCTION}\n"
         "pyproject.toml: the table does not build what was launched; run cuda-ext record --write\n"
     )
