@@ -17,7 +17,7 @@ _Results: TypeAlias = list[Library | BuildError]
 
 # What ptxas, Triton and this package say.
 _TOO_LARGE = re.compile(
-    "too much shared data|too many resources|bytes of shared memory in a block|out of resource"
+    "too much shared data|too many resources|(?:bytes of shared memory|registers) in a block|out of resource"
 )
 
 
@@ -41,7 +41,7 @@ def leave_out(
         if not is_candidate or not isinstance(result, CompilationError) or not _TOO_LARGE.search(str(result)):
             kept.append((library, result))
             continue
-        reason = next(line for line in str(result).splitlines() if _TOO_LARGE.search(line))
+        reason = next(line for line in result.problem.splitlines() if _TOO_LARGE.search(line))
         report(f"{', '.join(unit.instantiate)}: left out for {', '.join(result.targets)}: {reason}")
         if fitting := tuple(a for a in library.architectures if str(a) not in result.targets):
             again.append((replace(library, architectures=fitting), cache))

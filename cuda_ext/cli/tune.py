@@ -79,11 +79,6 @@ def tune(
     from cuda_ext.tuning.campaign import Campaign, parse_cases
     from cuda_ext.tuning.measure import Bench
 
-    kernels = import_kernels(module)
-    given = [case for text in cases for case in parse_cases(text)]
-    end = time.monotonic() + (limit or float("inf"))
-    bench = Bench(module, patience)
-
     def show(text: str) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
@@ -92,23 +87,24 @@ def tune(
         show("")
         click.echo(text)
 
+    kernels = import_kernels(module)
+    given = {"": [case for text in cases for case in parse_cases(text)]}
+    measured = given if cases or check else _recorded_cases(project)
+    bench = Bench(module, patience)
+    campaign = Campaign(kernels, bench, say, show, time.monotonic() + (limit or float("inf")))
     try:
-        campaign = Campaign(kernels, bench, say, show, end)
-        machine = bench.machine
-        say(f"{machine['device']}, sm_{machine['sm']}, CUDA {machine['driver']}")
-        if check:
-            if not campaign.check(names, given):
-                raise click.exceptions.Exit(1)
-            return
-        campaign.tune(names, {"": given} if given else _recorded_cases(project), project)
+        is_good = campaign.run(names, measured, None if check else project)
     finally:
         bench.close()
+    if check and not is_good:
+        raise click.exceptions.Exit(1)
 
 
 def _recorded_cases(project: Path) -> dict[str, list[dict[str, object]]]:
     """Return the different sizes of recorded launches, by function."""
+    from ast import literal_eval
+
     from cuda_ext.recording.records import DIRECTORY, read_records
-    from cuda_ext.text.expressions import evaluate
 
     cases: dict[str, list[dict[str, object]]] = {}
     for launch in read_records(project / DIRECTORY):
@@ -117,8 +113,8 @@ def _recorded_cases(project: Path) -> dict[str, list[dict[str, object]]]:
             if each.shape is not None:
                 case[each.name] = each.shape
             elif "." not in each.name:
-                with suppress(ValueError):
-                    case[each.name] = evaluate(each.value, {})
+                with suppress(ValueError, SyntaxError):
+                    case[each.name] = literal_eval(each.value)
         own = cases.setdefault(launch.kernel.partition("<")[0], [])
         if case not in own:
             own.append(case)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cuda_ext.compiler import ready_made
-from cuda_ext.compiler.front_ends.described_images import describe_images
+from cuda_ext.compiler.front_ends.described_images import check_resources, describe_images
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, differs, merge_signatures
@@ -25,6 +25,7 @@ from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUn
 from cuda_ext.errors import BuildError, CompilationError, join_errors
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.formats import ptx
 
 Products = Mapping[Job, Outcome]
@@ -159,7 +160,22 @@ def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
     signatures = replace(signatures, constants=constants)
     for image in compiled.values():
         _check_sizes(unit, image, signatures)
-    return [compiled[a] for a in plan.targets], signatures
+    images = [compiled[a] for a in plan.targets]
+    if plan.launch:
+        images = [_with_launch(unit, image, plan.launch) for image in images]
+    return images, signatures
+
+
+def _with_launch(unit: TranslationUnit, image: CompiledImage, launch: FixedLaunch) -> CompiledImage:
+    """Fix the launch of the only instantiation of `unit`. Raises :class:`CompilationError`."""
+    (text,) = unit.instantiate
+    try:
+        check_resources(text, image.names[text], launch, image, unit.name)
+    except BuildError as error:
+        failure = CompilationError(error.problem, where=error.where, remedy=error.remedy)
+        failure.targets = (str(image.architecture),)
+        raise failure from None
+    return replace(image, launches={image.names[text]: launch})
 
 
 def _linked(plan: LibraryPlan, products: Products) -> _Contents:

@@ -17,12 +17,13 @@ from cuda_ext.compiler.candidates_of_kernels import find_candidates
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TITLES, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.compiler.tuned_kernels import Landscape, Tuned, with_tuning
+from cuda_ext.compiler.tuned_kernels import Landscape, Tuned, with_choices, with_measurements
 from cuda_ext.errors import BuildError, CompilationError, join_names
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import sha256
 from cuda_ext.facts.constants import Constant
 from cuda_ext.facts.kernels import Kernel
+from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.facts.manifest import SCHEMA, Compression, Manifest, Unit
 from cuda_ext.facts.structures import Structure
 from cuda_ext.formats.spelling import base_name, plain_name
@@ -41,7 +42,7 @@ class LibraryPlan:
     as files. ``part`` is the number of the part, if the instantiations of the source are divided.
     ``file_stem`` replaces the source's basename in the names of its files. A ``trial`` may fail, and no
     package contains its output. If it ``may_be_empty``, it is left out if it has no kernel and another part
-    of its source has one.
+    of its source has one. ``launch`` is that of its only instantiation, a candidate.
     """
 
     module: str
@@ -54,6 +55,7 @@ class LibraryPlan:
     file_stem: str = ""
     trial: bool = False
     may_be_empty: bool = False
+    launch: FixedLaunch | None = None
 
     @property
     def stem(self) -> str:
@@ -162,6 +164,7 @@ def assemble(
     Raises :class:`BuildError`.
     """
     plan, libraries = _without_empty(plan, libraries)
+    libraries = [with_choices(library, plan.tuned) for library in libraries]
     embedded = _embedded(plan)
     compiler = compiler_of(plan.kind) if libraries else None
     kinds = {library.units[0].kind for library in plan.libraries}
@@ -179,11 +182,10 @@ def assemble(
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
-        variants=tuple(find_candidates(plan.name, libraries)),
+        variants=tuple(with_measurements(find_candidates(plan.name, libraries), libraries, plan.tuned)),
         structures=tuple(_structures(libraries)),
         constants=tuple(_constants(plan, libraries)),
     )
-    manifest = with_tuning(manifest, plan.tuned) if plan.tuned else manifest
     files: dict[str, bytes] = {}
     for library in libraries:
         if shared := files.keys() & library.files.keys():

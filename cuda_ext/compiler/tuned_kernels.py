@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
-from cuda_ext.compiler.front_ends.kernel_description import SHARED_MEMORY
-from cuda_ext.facts.architecture import Architecture
+from cuda_ext.compiler.products import Library
 from cuda_ext.facts.candidates import Candidate, Measured, Tuning, Variants
 from cuda_ext.facts.kernels import Kernel
 from cuda_ext.facts.launches import FixedLaunch
-from cuda_ext.facts.manifest import Image, Manifest, Unit
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.formats.variant_conditions import Condition, check_terms, spell
+
+# The constants and options in which candidates differ, as Python spells them.
+Configuration: TypeAlias = Mapping[str, str]
+# A configuration that can be compared: its items.
+Label: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Choice(NamedTuple):
@@ -22,50 +24,52 @@ class Choice(NamedTuple):
     The default has no condition.
     """
 
-    configuration: Mapping[str, str]
+    configuration: Configuration
     when: tuple[Condition, ...] = ()
     measured: tuple[Measured, ...] = ()
 
 
 class TunedInstantiation(NamedTuple):
-    """An instantiation among the candidates of the kernel ``name``, and the ``choices`` that take it.
+    """An instantiation among the candidates at the key path ``where``.
 
-    In C++, that kernel has no template arguments that are tuned. The names of functions in Python are those
-    of their compiled kernels, so ``name`` is empty. ``where`` is the key path of the candidates.
+    ``choices`` are those that take it, by their positions among all of its kernel. In C++, this kernel is
+    called ``name``, without the template arguments that are tuned, and the block is that of ``launch``. The
+    names of functions in Python are those of their compiled kernels.
     """
 
-    name: str
     where: str
     tuning: Tuning
-    choices: tuple[Choice, ...]
+    choices: Mapping[int, Choice]
+    name: str = ""
     launch: FixedLaunch | None = None
 
     @property
     def is_default(self) -> bool:
-        return any(not choice.when for choice in self.choices)
+        return any(not choice.when for choice in self.choices.values())
 
 
 class Landscape(NamedTuple):
-    """The measured times of a kernel on a GPU, in microseconds, by configuration; ``None`` without one.
-
-    ``cases`` are the columns of ``times``, and ``chosen`` is the configuration that launches take for each.
-    """
+    """The microseconds of a kernel on a GPU, by case and configuration, and the choice for each case."""
 
     kernel: str
     device: str
-    cases: tuple[str, ...]
-    times: Mapping[str, tuple[float | None, ...]]
-    chosen: tuple[str, ...]
+    times: Mapping[tuple[int, ...], Mapping[Label, float]]
+    chosen: Mapping[tuple[int, ...], Label]
 
-    def share(self, configuration: str, column: int) -> float:
+    def share(self, case: tuple[int, ...], configuration: Label) -> float:
         """Return how many times as fast as `configuration` the best one is, for a case: at most 1."""
-        time = self.times[configuration][column]
-        best = min(each[column] or inf for each in self.times.values())
-        return best / time if time else 0.0
+        times = self.times[case]
+        return min(times.values()) / times[configuration] if configuration in times else 0.0
+
+    @property
+    def configurations(self) -> list[Label]:
+        """All configurations: those first that are near the best in many cases."""
+        listed = {each: None for times in self.times.values() for each in times}
+        return sorted(listed, key=lambda each: -sum(self.share(case, each) for case in self.times))
 
 
 # By the unit's name and the instantiation.
-Tuned = Mapping[tuple[str, str], TunedInstantiation]
+Tuned: TypeAlias = Mapping[tuple[str, str], TunedInstantiation]
 
 
 def spell_values(configuration: Mapping[str, object]) -> str:
@@ -73,74 +77,68 @@ def spell_values(configuration: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in configuration.items())
 
 
-def fits(shared: int, architecture: Architecture) -> bool:
-    """Return True if a block on the GPU of a cubin has `shared` bytes. Those that run PTX may have more."""
-    most = SHARED_MEMORY.get(architecture.number) if architecture.kind == "cubin" else None
-    return not most or shared <= most << 10
-
-
-def with_tuning(manifest: Manifest, tuned: Tuned) -> Manifest:
-    """Return `manifest` with the candidates in `tuned` as those of one kernel for each name.
+def with_choices(library: Library, tuned: Tuned) -> Library:
+    """Return `library` with the kernel of a template in `tuned` as a candidate, under its conditions.
 
     Raises :class:`~cuda_ext.errors.ConfigError` for conditions that compare what no launch has.
     """
-    units, kernels = list(manifest.units), list(manifest.kernels)
-    variants = {each.name: each for each in manifest.variants}
-    groups: dict[str, list[tuple[TunedInstantiation, Choice, str]]] = {}
-    for index, unit in enumerate(units):
-        for text in unit.sources[0].instantiate:
-            if not (each := tuned.get((unit.sources[0].name, text))):
-                continue
-            number = next(i for i, kernel in enumerate(kernels) if _is_instantiation(kernel, index, text))
-            kernel = kernels[number]
-            if each.name:
-                kernels[number], units[index] = _renamed(kernel, unit, each)
-                kernel = kernels[number]
-                for choice in each.choices:
-                    groups.setdefault(each.name, []).append((each, choice, kernel.expression))
-                    for condition in choice.when:
-                        check_terms(condition, each.name, kernel.parameters, kernel.hidden, each.where)
-            elif kernel.name in variants:
-                variants[kernel.name] = _measured(variants[kernel.name], kernel.expression, each)
-    for name, members in groups.items():
-        candidates = [
-            Candidate(expression, condition, choice.measured)
-            for _, choice, expression in sorted(members, key=lambda member: not member[1].when)
-            for condition in choice.when or ((),)
-        ]
-        if len(candidates) > 1:
-            variants[name] = Variants(name, tuple(candidates), True, members[0][0].tuning)
-    return manifest._replace(units=tuple(units), kernels=tuple(kernels), variants=tuple(variants.values()))
-
-
-def _is_instantiation(kernel: Kernel, unit: int, text: str) -> bool:
-    """Return True if `kernel` is that of `text`, the only instantiation of a template in its `unit`."""
-    name = plain_name(kernel.expression)
-    return (
-        kernel.unit == unit and (kernel.expression.endswith(">") or "(" in text) and name == plain_name(text)
-    )
-
-
-def _renamed(kernel: Kernel, unit: Unit, each: TunedInstantiation) -> tuple[Kernel, Unit]:
-    """Name `kernel` as one of the candidates, and add its launch to the images of `unit`."""
-    choice, old = each.choices[0], kernel.expression
-    new = each.name if each.is_default else f"{each.name} if {spell(choice.when)}"
-    kept = {n: value for n, value in kernel.constants.items() if n not in choice.configuration}
-    kernel = kernel._replace(expression=new, constants=kept, configuration=choice.configuration)
-
-    def renamed(image: Image) -> Image:
-        names = {new if name == old else name: lowered for name, lowered in image.names.items()}
-        launches = {**image.launches, new: each.launch} if each.launch else image.launches
-        return image._replace(names=names, launches=launches)
-
-    return kernel, unit._replace(images=tuple(map(renamed, unit.images)))
-
-
-def _measured(variants: Variants, expression: str, each: TunedInstantiation) -> Variants:
-    """Add to `variants` of a function what was measured of the candidates `expression`."""
-    measured = tuple(case for choice in each.choices for case in choice.measured)
-    candidates: Sequence[Candidate] = [
-        candidate._replace(measured=measured) if candidate.kernel == expression else candidate
-        for candidate in variants.candidates
+    each, kernels = _find(library, tuned), [*library.kernels]
+    if not each or not each.name:
+        return library
+    text = library.unit.sources[0].instantiate[0]
+    number = next(i for i, kernel in enumerate(kernels) if _is_instantiation(kernel, text))
+    old, first = kernels[number], next(iter(each.choices.values()))
+    new = each.name if each.is_default else f"{each.name} if {spell(first.when)}"
+    conditions = tuple(condition for choice in each.choices.values() for condition in choice.when or ((),))
+    for condition in conditions:
+        check_terms(condition, each.name, old.parameters, old.hidden, each.where)
+    constants = {n: value for n, value in old.constants.items() if n not in first.configuration}
+    kernels[number] = old._replace(expression=new, constants=constants, configuration=first.configuration)
+    images = [
+        image._replace(
+            names={new if name == old.expression else name: n for name, n in image.names.items()},
+            launches={new if name == old.expression else name: n for name, n in image.launches.items()},
+        )
+        for image in library.unit.images
     ]
-    return variants._replace(candidates=tuple(candidates), tuning=each.tuning)
+    unit = library.unit._replace(images=tuple(images))
+    return library._replace(unit=unit, kernels=tuple(kernels), conditions={new: conditions})
+
+
+def _is_instantiation(kernel: Kernel, text: str) -> bool:
+    """Return True if `kernel` is that of `text`, the only instantiation of a template."""
+    is_template = kernel.expression.endswith(">") or "(" in text
+    return is_template and plain_name(kernel.expression) == plain_name(text)
+
+
+def _find(library: Library, tuned: Tuned) -> TunedInstantiation | None:
+    source = library.unit.sources[0]
+    return tuned.get((source.name, source.instantiate[0])) if len(source.instantiate) == 1 else None
+
+
+def with_measurements(
+    variants: Iterable[Variants], libraries: Iterable[Library], tuned: Tuned
+) -> Iterator[Variants]:
+    """Add to `variants` in `tuned` how they are measured, and to each candidate its cases; in their order."""
+    known: dict[str, TunedInstantiation] = {}
+    for library in libraries:
+        if each := _find(library, tuned):
+            known |= {k.expression: each for k in library.kernels if each.name in ("", k.name)}
+    for own in variants:
+        if not all(candidate.kernel in known for candidate in own.candidates):
+            yield own
+            continue
+        chosen = [_choice_of(candidate, known[candidate.kernel]) for candidate in own.candidates]
+        order = sorted(range(len(chosen)), key=lambda i: chosen[i][0])
+        candidates = [own.candidates[i]._replace(measured=chosen[i][1].measured) for i in order]
+        yield own._replace(candidates=tuple(candidates), tuning=known[candidates[0].kernel].tuning)
+
+
+def _choice_of(candidate: Candidate, each: TunedInstantiation) -> tuple[int, Choice]:
+    """Return the choice, with its position, whose condition `candidate` has, with others behind it."""
+    return next(
+        (position, choice)
+        for position, choice in each.choices.items()
+        for condition in choice.when or ((),)
+        if candidate.when[: len(condition)] == condition
+    )

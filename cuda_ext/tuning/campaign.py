@@ -5,24 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
-from cuda_ext.compiler.front_ends.kernel_description import DTYPES
 from cuda_ext.compiler.tuned_kernels import spell_values
 from cuda_ext.errors import CudaExtError, did_you_mean
 from cuda_ext.facts.candidates import Tuning, Variants
-from cuda_ext.facts.kernels import Kernel
-from cuda_ext.runtime.launch.python_arguments import values_of_constant
+from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.module import library_of
 from cuda_ext.text.expressions import evaluate
-from cuda_ext.tuning.measure import Bench, Case, Configuration, measure_case
-from cuda_ext.tuning.results import Entry, Results, spell_configuration
+from cuda_ext.tuning.measure import Bench
+from cuda_ext.tuning.measuring_process import ROUNDS, Reply
+from cuda_ext.tuning.results import Results, spell_configuration
 
-_DTYPES = {dtype.cpp: f"torch.{dtype.torch}" for dtype in DTYPES}
+Case: TypeAlias = Mapping[str, Any]
+
+# For each round of successive halving: how often the candidates are measured in turns, how many the next one
+# measures, and how much slower than the fastest one these may be.
+_ROUNDS = ((1, 10, 1.5), (1, 4, 1.1), (3, 0, 1.0))
+_DRIFT = 1.05
 
 
 def parse_cases(text: str) -> list[dict[str, Any]]:
@@ -52,95 +55,131 @@ class Campaign:
     show: Callable[[str], None]
     end: float = float("inf")
 
-    def tuned(self, names: Sequence[str]) -> list[tuple[Variants, Kernel, Tuning]]:
-        """List the kernels with candidates, those of functions called `names` if there are any."""
-        library = library_of(self.module)
-        found = [v for v in library.manifest.variants if v.tuning]
-        known = {each.name.partition("<")[0] for each in found}
+    def run(self, names: Sequence[str], cases: Mapping[str, Sequence[Case]], directory: Path | None) -> bool:
+        """Measure the `cases` of each kernel, by its name or ``""`` for all, and write the results.
+
+        `names` are those of kernels or functions, or none for all. Without a `directory`, compare what a
+        launch takes with the other candidates instead. Return True if no candidate fails.
+        """
+        driver = open_driver()
+        device = driver.current_device()
+        version = ".".join(map(str, driver.version))
+        self.say(f"{device.name}, sm_{device.capability}, CUDA {version}")
+        machine = {"device": device.name, "sm": device.capability, "driver": version}
+        is_good = True
+        for variants, tuning in self._tuned(names):
+            function = variants.name.partition("<")[0]
+            given = [
+                case for key in dict.fromkeys(("", function, variants.name)) for case in cases.get(key, ())
+            ]
+            for case in given or ([] if directory else _measured_cases(variants, tuning)):
+                if time.monotonic() > self.end:
+                    self.say("the time is over")
+                    return is_good
+                title = f"{variants.name} {spell_values(case)}"
+                listed = self.bench.ask(variants.name, case)
+                if "failed" in listed:
+                    self.say(f"{title}: cannot be measured: {listed['failed']}")
+                    is_good = False
+                    continue
+                results = Results(directory / tuning.file, tuning.key) if directory else None
+                replies, note = self._measure(title, variants.name, case, listed, machine, results)
+                compared = listed["candidates"][-1] if results else listed["taken"]
+                name = "the default" if results else "what launches take"
+                text = _summarize(listed["candidates"], replies, compared, name)
+                self.say(f"{title}: {text}{note}")
+                is_good = is_good and not any("failed" in reply for reply in replies.values())
+        return is_good
+
+    def _tuned(self, names: Sequence[str]) -> list[tuple[Variants, Tuning]]:
+        found = [(each, each.tuning) for each in library_of(self.module).manifest.variants if each.tuning]
+        known = {name for each, _ in found for name in (each.name.partition("<")[0], each.name)}
         for name in names:
-            if name not in known and name not in [each.name for each in found]:
+            if name not in known:
                 remedy = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
                 problem = f"{self.module.__name__} has no candidates of a kernel {name!r}"
                 raise CudaExtError(problem, remedy=f"{remedy}; build with CUDA_EXT_CANDIDATES=1")
-        wanted = [each for each in found if not names or {each.name, each.name.partition("<")[0]} & {*names}]
-        return [(each, library.names.kernel(each.name), each.tuning) for each in wanted if each.tuning]
+        return [(v, t) for v, t in found if not names or {v.name, v.name.partition("<")[0]} & {*names}]
 
-    def tune(self, names: Sequence[str], cases: Mapping[str, Sequence[Case]], directory: Path) -> None:
-        """Measure the `cases` of each kernel, by its name or ``""`` for all, and write the files."""
-        for variants, kernel, tuning in self.tuned(names):
-            results = Results(directory / tuning.file, tuning.key)
-            function = variants.name.partition("<")[0]
-            for case in [*cases.get("", ()), *cases.get(function, ()), *cases.get(variants.name, ())]:
-                title = f"{variants.name} {spell_values(case)}"
-                text = measure_case(
-                    self.bench,
-                    variants.name,
-                    case,
-                    results,
-                    partial(self._entry, kernel, tuning, function),
-                    lambda: time.monotonic() > self.end,
-                    lambda now, title=title: self.show(f"{title}: {now}"),  # type: ignore[misc]
-                )
-                self.say(f"{title}: {text}")
+    def _measure(
+        self, title: str, name: str, case: Case, listed: Reply, machine: Reply, results: Results | None
+    ) -> tuple[dict[int, Reply], str]:
+        """Return what was measured of the candidates in `listed`, now or before, and a note about it."""
+        candidates = listed["candidates"]
+        common = {**machine, **listed["entry"]}
+        entries = [{**common, "config": spell_configuration(each)} for each in candidates]
+        known = results.find(entries) if results else {}
+        if len(known) == len(candidates) and any(each.get("runs") == ROUNDS[-1] for each in known.values()):
+            return known, " (measured before)"
+        replies: dict[int, Reply] = {}
+        times: list[float] = []
+        for number, reply in self._rounds(title, name, case, candidates):
+            replies[number] = {n: float(f"{v:.4g}") if isinstance(v, float) else v for n, v in reply.items()}
+            if results:
+                results.add({**entries[number], **replies[number]})
+            if number == len(candidates) - 1 and "time" in reply:
+                times.append(reply["time"])
+        drift = max(times[0], times[-1]) / min(times[0], times[-1]) if times else 1.0
+        if drift < _DRIFT:
+            return replies, ""
+        note = f"; the default took {drift:.2f} times as long in another round: the GPU is busy or throttles"
+        return replies, note
+
+    def _rounds(
+        self, title: str, name: str, case: Case, candidates: Sequence[Mapping[str, str]]
+    ) -> Iterator[tuple[int, Reply]]:
+        """Measure `candidates`, of which the last one is the default, until the time is over; yield each."""
+        default = len(candidates) - 1
+        remaining = [default, *range(default)]
+        for stage, (turns, most, slower) in enumerate(_ROUNDS):
+            replies: dict[int, list[Reply]] = {number: [] for number in remaining}
+            for done, number in enumerate(remaining * turns):
                 if time.monotonic() > self.end:
                     return
-
-    def check(self, names: Sequence[str], cases: Sequence[Case]) -> bool:
-        """Compare what a launch takes with the other candidates; return True if results agree everywhere."""
-        agree = True
-        for variants, kernel, tuning in self.tuned(names):
-            for case in cases or [*_measured_cases(variants, kernel, tuning)]:
-                title = f"{variants.name} {spell_values(case)}"
-                listed = self.bench.ask(variants.name, case, None)
-                if "failed" in listed:
-                    self.say(f"{title}: cannot be measured: {listed['failed']}")
-                    agree = False
-                    continue
-                replies = []
-                for number, each in enumerate(listed["candidates"]):
-                    self.show(f"{title}: {number + 1} of {len(listed['candidates'])}")
-                    reply = self.bench.ask(variants.name, case, each, 0)
-                    if "failed" not in reply:
-                        reply = self.bench.ask(variants.name, case, each, 1)
-                    replies.append((spell_values(each), reply))
-                times = {each: reply["time"] for each, reply in replies if "time" in reply}
-                failed = [f"{each} {reply['failed']}" for each, reply in replies if "failed" in reply]
-                taken = spell_values(listed["taken"])
-                agree = agree and not failed
-                best = min(times, key=times.__getitem__, default=taken)
-                loss = times[taken] / times[best] - 1 if taken in times else 0
-                verdict = "the fastest" if best == taken else f"{loss:.1%} slower than {best}"
-                same = "; ".join(failed) if failed else f"the results of {len(times)} agree"
-                self.say(f"{title}: {times.get(taken, 0):.4g} us with {taken}, {verdict}; {same}")
-        return agree
-
-    def _entry(
-        self, kernel: Kernel, tuning: Tuning, function: str, values: Mapping[str, Any], each: Configuration
-    ) -> Entry:
-        """Return the entry of a candidate for these `values`, without its time."""
-        own = {name: kernel.constants[name] for name in tuning.key if name in kernel.constants}
-        constants = {name: values_of_constant(text)[0] for name, text in own.items()}
-        if missing := [name for name in tuning.key if name not in constants and name not in values]:
-            raise CudaExtError(f"the case has no {missing[0]}", remedy=f"give {', '.join(tuning.key)}")
-        key = [constants.get(name, values.get(name)) for name in tuning.key]
-        if kernel.options:  # a function in Python
-            key += [_DTYPES.get(p.element, p.element) for p in kernel.parameters if p.element]
-        manifest, machine = library_of(self.module).manifest, self.bench.machine
-        return {
-            "kernel": function if kernel.options else kernel.expression,
-            "device": machine["device"],
-            "sm": machine["sm"],
-            "key": key,
-            "config": spell_configuration(each),
-            "driver": machine["driver"],
-            "compiler": manifest.units[kernel.unit].compiler or f"{manifest.compiler} {manifest.version}",
-            "source": tuning.source,
-        }
+                self.show(f"{title}: round {stage + 1}, {done + 1} of {len(remaining) * turns}")
+                replies[number].append(self.bench.ask(name, case, candidates[number], stage))
+                yield number, _middle(replies[number])
+            times = {n: _middle(own).get("time", float("inf")) for n, own in replies.items()}
+            near = sorted(
+                (n for n in times if times[n] <= slower * min(times.values())), key=times.__getitem__
+            )
+            remaining = [default, *(number for number in near[:most] if number != default)]
 
 
-def _measured_cases(variants: Variants, kernel: Kernel, tuning: Tuning) -> Iterator[Case]:
-    """Yield the cases for which the build chose."""
-    names = [name for name in tuning.key if name not in kernel.constants]
+def _middle(replies: Sequence[Reply]) -> Reply:
+    """Return a failure if there is one, or the reply with the median time."""
+    order = [each for each in replies if "failed" in each] or sorted(replies, key=lambda each: each["time"])
+    return order[len(order) // 2]
+
+
+def _measured_cases(variants: Variants, tuning: Tuning) -> list[Case]:
+    """Return the cases for which the build chose. Values of constants are not among them."""
     measured = dict.fromkeys(case.key for candidate in variants.candidates for case in candidate.measured)
-    for key in measured:
-        yield dict(zip(names, key, strict=False))
+    return [dict(zip(tuning.key, key, strict=False)) for key in measured]
+
+
+def _summarize(
+    candidates: Sequence[Mapping[str, str]],
+    replies: Mapping[int, Reply],
+    compared: Mapping[str, str],
+    name: str,
+) -> str:
+    """Write a line about the fastest candidate, and how it compares with another one of this `name`."""
+    timed = [number for number in replies if "time" in replies[number]]
+    failures = [
+        f"{spell_values(candidates[number])} {reply['failed']}"
+        for number, reply in replies.items()
+        if "failed" in reply
+    ]
+    if not timed:
+        return f"all {len(failures)} candidates fail: {', '.join(failures[:1])}"
+    best = min(timed, key=lambda number: (-replies[number]["runs"], replies[number]["time"]))
+    text = f"{replies[best]['time']:.4g} us with {spell_values(candidates[best])}"
+    other = candidates.index(compared)
+    if other == best:
+        text += f", {name}"
+    elif other in timed:
+        text += f", {replies[other]['time'] / replies[best]['time']:.2f} times as fast as {name}"
+    if failures:
+        return f"{text}; {len(failures)} of {len(candidates)} candidates fail: {failures[0]}"
+    return f"{text}; the results of {len(timed)} agree"

@@ -1,4 +1,4 @@
-"""The process that launches candidates: what one of them breaks ends with it."""
+"""The process that launches the candidates of a case: what one of them breaks ends with it."""
 
 from __future__ import annotations
 
@@ -7,83 +7,79 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from cuda_ext.errors import ArgumentError, CudaExtError
-from cuda_ext.runtime.driver.driver import Driver, open_driver
+from cuda_ext.compiler.front_ends.kernel_description import DTYPES
+from cuda_ext.errors import CudaExtError
+from cuda_ext.facts.candidates import Tuning
+from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.variants import Variants
-from cuda_ext.tuning.measured_arguments import Inputs, disagreement
+from cuda_ext.runtime.launch.python_arguments import values_of_constant
+from cuda_ext.runtime.module import library_of
+from cuda_ext.tuning.measured_arguments import Inputs
 from cuda_ext.tuning.timing import Timer
 
 Reply: TypeAlias = dict[str, Any]
 
-# A candidate in each round of successive halving: the times that are measured.
+# How many times are measured of a candidate in each round of successive halving.
 ROUNDS = (3, 9, 11)
 _COLD = 7
+_DTYPES = {dtype.cpp: f"torch.{dtype.torch}" for dtype in DTYPES}
 
 
-def serve(module: str, connection: Connection) -> None:
-    """Answer requests for kernels of `module` until the other end closes, or the GPU takes no more work.
+def serve(module: str, name: str, case: Mapping[str, Any], connection: Connection) -> None:
+    """List the candidates of the kernel `name` in `module`; then measure each that is requested.
 
-    A request without a configuration lists the candidates; another one measures a candidate.
+    The first failure is the last answer.
     """
     try:
-        kernels: Any = import_module(module)
-        driver = open_driver()
-        device = driver.current_device()
+        device = open_driver().current_device()
         with device.current():
-            timer = Timer(device)
-            version = ".".join(map(str, driver.version))
-            connection.send({"device": device.name, "sm": device.capability, "driver": version})
-            _answer_all(connection, kernels, driver, timer)
+            measured = _MeasuredCase(device, import_module(module), name, case)
+            connection.send(measured.describe())
+            while True:
+                connection.send(measured.measure(*connection.recv()))
     except EOFError:
         pass
-    except CudaExtError as error:
-        connection.send({"failed": str(error), "ends": True})
+    except Exception as error:  # functions of the author may raise anything
+        text = str(error) if isinstance(error, CudaExtError) else f"{type(error).__name__}: {error}"
+        connection.send({"failed": text.splitlines()[0]})
 
 
-def _answer_all(connection: Connection, kernels: Any, driver: Driver, timer: Timer) -> None:
-    bench: _Bench | None = None
-    while not driver.fault:
-        name, case, configuration, stage = connection.recv()
-        try:
-            if bench is None or (bench.name, bench.case) != (name, case):
-                if bench:
-                    bench.inputs.free()
-                bench = None
-                bench = _Bench(driver, timer, kernels[name], name, case)
-            reply = bench.measure(configuration, stage) if configuration is not None else bench.describe()
-        except Exception as error:  # functions of the author may raise anything
-            text = str(error) if isinstance(error, CudaExtError) else f"{type(error).__name__}: {error}"
-            reply = {"failed": text.splitlines()[0]}
-        connection.send({**reply, "ends": driver.fault is not None})
+class _MeasuredCase:
+    """The candidates of a kernel with the arguments of a case, and what the default computes of them."""
 
-
-class _Bench:
-    """The candidates of `kernel` with the arguments of a case, and what the default computes of them."""
-
-    def __init__(
-        self, driver: Driver, timer: Timer, kernel: Variants, name: str, case: Mapping[str, Any]
-    ) -> None:
-        tuning = getattr(kernel, "tuning", None)
-        if tuning is None:
-            raise ArgumentError(f"{name} has no candidates")
-        self.name = name
-        self.case = case
-        self.inputs = Inputs(driver, timer.stream, kernel._kernel, tuning, case)
-        self._timer = timer
-        self._tolerance = tuning.tolerance
-        self._given = {**self.inputs.arguments, "stream": timer.stream}
-        self._kernel = kernel
-        self._candidates = kernel.configurations(**self._given)
+    def __init__(self, device: Device, module: Any, name: str, case: Mapping[str, Any]) -> None:
+        self._kernel, self._name = module[name], name
+        self._tuning: Tuning = self._kernel.tuning
+        self._manifest = library_of(module).manifest
+        self._timer = Timer(device)
+        facts = self._facts = self._kernel._kernel
+        self._inputs = Inputs(device.driver, self._timer.stream, facts, self._tuning, case)
+        self._given = {**self._inputs.arguments, "stream": self._timer.stream}
+        self._names = {**self._given, **case}
+        self._candidates: list[Kernel] = self._kernel.configurations(**self._given)
         self._launch_of(self._candidates[-1])()
-        self._expected = self.inputs.results()
+        self._expected = self._inputs.results()
 
     def describe(self) -> Reply:
-        taken = self._kernel.taken(**self._given)
+        """List the candidates, the one that a launch takes, and what the entry of each begins with."""
+        facts, key = self._facts, self._tuning.key
+        constants = {
+            name: values_of_constant(facts.constants[name])[0] for name in key if name in facts.constants
+        }
+        names = {**self._names, **constants}
+        if missing := [name for name in key if name not in names]:
+            raise CudaExtError(f"the case has no {missing[0]}", remedy=f"give {', '.join(key)}")
+        compiler = self._manifest.units[facts.unit].compiler  # of a function in Python
+        dtypes = [_DTYPES.get(p.element, p.element) for p in facts.parameters if compiler and p.element]
         return {
             "candidates": [dict(each._kernel.configuration) for each in self._candidates],
-            "taken": dict(taken._kernel.configuration),
-            "values": {name: value for name, value in self._given.items() if isinstance(value, int)},
+            "taken": dict(self._kernel.taken(**self._given)._kernel.configuration),
+            "entry": {
+                "kernel": self._name.partition("<")[0] if compiler else self._name,
+                "key": [*(names[name] for name in key), *dtypes],
+                "compiler": compiler or f"{self._manifest.compiler} {self._manifest.version}",
+                "source": self._tuning.source,
+            },
         }
 
     def measure(self, configuration: Mapping[str, str], stage: int) -> Reply:
@@ -91,11 +87,9 @@ class _Bench:
         candidate = next(each for each in self._candidates if each._kernel.configuration == configuration)
         launch = self._launch_of(candidate)
         if not stage:
-            self.inputs.reset()
+            self._inputs.reset()
             launch()
-            results = self.inputs.results()
-            if problem := disagreement(self.inputs.written, results, self._expected, self._tolerance):
-                return {"failed": problem}
+            self._inputs.compare(self._expected, self._tuning.tolerance)
         time, spread = self._timer.warm(launch, ROUNDS[stage])
         is_last = stage == len(ROUNDS) - 1
         cold = {"cold": self._timer.cold(launch, _COLD)} if is_last else {}
@@ -103,5 +97,5 @@ class _Bench:
 
     def _launch_of(self, candidate: Kernel) -> Callable[[], Any]:
         facts = candidate._kernel
-        grid = self.inputs.grid({**facts.constants, **facts.configuration})
+        grid = self._inputs.grid({**facts.constants, **facts.configuration})
         return lambda: candidate(**self._given, grid=grid)

@@ -28,58 +28,43 @@ class Results:
     """The entries in the file `path`, for the integers `key`."""
 
     def __init__(self, path: Path, key: Sequence[str]) -> None:
-        self.path = path
+        self._path = path
         self._key = key
-        self._own: dict[str, Entry] = {}
-        self._known = _by_source(self._read()["tuned"])
 
-    def find(self, entry: Entry) -> Entry | None:
-        """Return the entry of the same kernel, GPU, case and configuration, and of the same source."""
-        return self._known.get(_source_of(entry))
+    def find(self, entries: Sequence[Entry]) -> dict[int, Entry]:
+        """Return what was measured of `entries`, by their positions: of the same source."""
+        measured = {_identity(each, "source"): each for each in self._read()["tuned"]}
+        found = ((number, measured.get(_identity(each, "source"))) for number, each in enumerate(entries))
+        return {number: entry for number, entry in found if entry}
 
     def add(self, entry: Entry) -> None:
         """Write `entry`, in place of an older one. Entries of others that were written meanwhile stay."""
-        self._own[_identity(entry)] = entry
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with lock(self.path.parent):
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with lock(self._path.parent):
             table = self._read()
-            kept = [each for each in table.pop("tuned") if _identity(each) not in self._own]
-            entries = sorted([*kept, *self._own.values()], key=_order)
-            self._known = _by_source(entries)
-            lines = ",\n".join(f"  {json.dumps(each)}" for each in entries)
+            kept = [each for each in table.pop("tuned") if _identity(each) != _identity(entry)]
+            lines = ",\n".join(f"  {json.dumps(each)}" for each in sorted([*kept, entry], key=_order))
             rest = {**table, "key": list(self._key)}
             head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in rest.items())
-            replace_file(self.path, f'{{\n{head} "tuned": [\n{lines}\n ]\n}}\n'.encode())
+            replace_file(self._path, f'{{\n{head} "tuned": [\n{lines}\n ]\n}}\n'.encode())
 
     def _read(self) -> dict[str, Any]:
-        if not self.path.exists():
+        if not self._path.exists():
             return {"tuned": []}
         try:
-            table: dict[str, Any] = json.loads(read_file(str(self.path)))
-        except (ValueError, RecursionError) as error:
-            where = str(self.path)
-            raise ConfigError(f"is not valid JSON: {error}", where=where, remedy="correct it") from None
-        is_table = isinstance(table, dict) and isinstance(table.setdefault("tuned", []), list)
-        if not is_table or not all(isinstance(each, dict) for each in table["tuned"]):
-            raise ConfigError("is not a table of measurements", where=str(self.path), remedy="correct it")
+            table: dict[str, Any] = json.loads(read_file(str(self._path)))
+            sorted(table.setdefault("tuned", []), key=_order)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            problem = f"is no table of measurements: {error}"
+            raise ConfigError(problem, where=str(self._path), remedy="correct it") from None
         return table
 
 
 def _order(entry: Entry) -> tuple[object, ...]:
     """Return the sort key of an entry: the kernel, the GPU, the sizes, and the configuration."""
-    key = entry.get("key")
-    numbers = [each if isinstance(each, int) else 0 for each in key] if isinstance(key, list) else []
+    numbers = [each if isinstance(each, int) else 0 for each in entry.get("key", ())]
     return str(entry.get("kernel")), str(entry.get("device")), numbers, _identity(entry)
 
 
-def _by_source(entries: Sequence[Entry]) -> dict[str, Entry]:
-    """Return the `entries` by what they measure; the first of those that measure the same."""
-    return {_source_of(each): each for each in reversed(entries)}
-
-
-def _source_of(entry: Entry) -> str:
-    return f"{_identity(entry)} {json.dumps(entry.get('source'))}"
-
-
-def _identity(entry: Entry) -> str:
-    return json.dumps([entry.get(name) for name in ("kernel", "device", "key", "when", "config")])
+def _identity(entry: Entry, *more: str) -> str:
+    return json.dumps([entry.get(name) for name in ("kernel", "device", "key", "when", "config", *more)])

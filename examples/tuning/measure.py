@@ -159,18 +159,18 @@ def compare(work: Path, autotuned: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Time all candidates for each size, and yield how the one that a launch takes compares with others."""
     from cuda_ext.tuning.measure import Bench
 
-    sys.path.insert(0, str(work / "all"))
-    everything = Bench(MODULE, 20)
-    sys.path[0] = str(work / "chosen")
-    chosen = Bench(MODULE, 20)
+    everything, chosen = Bench(MODULE, 20), Bench(MODULE, 20)
+    sys.path.insert(0, "")
     names = {"matmul": "matmul<fp16>", "attention": "attention<fp16, DIM=64>"}
     try:
         for kernel, groups in SIZES.items():
             for is_measured, cases in zip((True, False), groups, strict=True):
                 for case in cases:
                     name = names.get(kernel, kernel)
-                    taken = chosen.ask(name, case, None).get("taken")
-                    listed = everything.ask(name, case, None)
+                    sys.path[0] = str(work / "chosen")  # of the processes that start now
+                    taken = chosen.ask(name, case).get("taken")
+                    sys.path[0] = str(work / "all")
+                    listed = everything.ask(name, case)
                     if not taken or "failed" in listed:
                         say(f"{kernel} {case}: {listed.get('failed', 'no kernel is taken')}")
                         continue

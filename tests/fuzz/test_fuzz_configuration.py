@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given
@@ -11,8 +12,9 @@ from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
 from cuda_ext.compiler.front_ends.kernel_description import parse_signature
-from cuda_ext.compiler.front_ends.python_functions import PythonFunction
+from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import ConfigError
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.formats.variant_conditions import ConditionError, parse, spell
 from tests.fuzz.strategies import as_json, damaged_data, expressions, texts
 
@@ -166,20 +168,20 @@ def test_booleans_of_toml_are_those_of_python() -> None:
 
 
 TUNED = parse_instantiation("f(x: *fp32:16, n: i32)")
-FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), {"BLOCK": "64", "SHAPE": "()"}, ("triton.jit",))
 
 
 @given(damaged_data({"": TUNING}))
 def test_a_tuning_table_is_read_or_an_error(damaged: Any) -> None:
     content = as_json(damaged.get("", damaged)).encode()
     try:
-        pairs = TuningTable.parse("tuning.json", content).configure(TUNED, FUNCTION)
-        configured = [each for each, _ in pairs]
+        table = TuningTable.parse("tuning.json", content, "1f")
+        choices = table.choose("f", table.key, (), TUNED.constants, ["torch.float32"])
+        choices.append(Choice(table.default or {}))
+        where = table.name
     except ConfigError as error:
-        configured, where = [], error.where
-    else:
-        where = "tuning.json"
-        assert not configured[-1].when
+        choices, where = [], error.where
     assert where.startswith("tuning.json")
-    for each in configured:
-        assert parse_instantiation(str(each)) == each
+    for choice in choices:
+        if {*table.key} <= {"n"} and choice.configuration.keys() <= {"BLOCK", "SHAPE", *TRITON_OPTIONS}:
+            each = replace(TUNED, configuration=choice.configuration, when=choice.when)
+            assert parse_instantiation(str(each)) == each

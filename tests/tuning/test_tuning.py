@@ -124,8 +124,10 @@ def test_measurements_choose_the_kernel_of_a_launch(
     lines = tune("--case", "n=[100, 100000]", kernels=TIMES, names="NVIDIA H200")
     assert lines == [
         "NVIDIA H200, sm_90, CUDA 13.0",
-        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, 3.42 times as fast as the default",
-        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, 7.60 times as fast as the default",
+        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, 3.42 times as fast as the default; "
+        "the results of 4 agree",
+        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, 7.60 times as fast as the default; "
+        "the results of 4 agree",
     ]
     found = entries(project)
     assert [(each["key"], named(each)) for each in found] == [
@@ -170,13 +172,13 @@ def test_measurements_choose_the_kernel_of_a_launch(
     assert "measured on NVIDIA H200 for n = 100" in done.output[1]
     checked = tune("--check", site=tmp_path, kernels=TIMES, names="NVIDIA H200")
     assert checked[1:] == [
-        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, the fastest; the results of 3 agree",
-        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, the fastest; the results of 3 agree",
+        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, what launches take; the results of 3 agree",
+        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, what launches take; the results of 3 agree",
     ]
     slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=9,Li128ELi1E=3,Li64ELi2E=1:wrong", status=1)
     assert slower[1] == (
-        "scale<float> n=100: 9 us with TILE=64, MORE=1, 200.0% slower than TILE=128, MORE=1; "
-        "TILE=64, MORE=2 computes other bits than the default"
+        "scale<float> n=100: 3 us with TILE=128, MORE=1, 3.00 times as fast as what launches take; "
+        "1 of 3 candidates fail: TILE=64, MORE=2 computes other bits than the default"
     )
 
 
@@ -187,14 +189,17 @@ def test_gpus_of_one_capability_are_told_apart_by_their_names(
         config = {"kwargs": {"TILE": 64, "MORE": more}}
         return {"device": gpu, "sm": 90, "key": [100], "config": config, "time": 1.5}
 
-    tuned = [entry("NVIDIA H100 PCIe", 1), entry("NVIDIA H200", 2)]
-    write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
-    (package,) = build_with(project)
-    write_importable(package, tmp_path)
     script = "from p import kernels\nkernels.scale(4096, 8192, 9, grid=1)"
-    for gpu, more in (("NVIDIA H100 PCIe", 1), ("NVIDIA H200", 2), ("NVIDIA GH200 480GB", 2)):
-        done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), FAKE_CUDA_NAMES=gpu)
-        assert f"Li64ELi{more}E" in done.launches[0], gpu
+    for one, other in ((1, 2), (2, 1)):
+        tuned = [entry("NVIDIA H100 PCIe", one), entry("NVIDIA H200", other)]
+        write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+        (package,) = build_with(project)
+        (tmp_path / str(one)).mkdir()
+        write_importable(package, tmp_path / str(one))
+        for gpu, more in (("NVIDIA H100 PCIe", one), ("NVIDIA H200", other), ("NVIDIA GH200 480GB", other)):
+            settings = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_NAMES": gpu}
+            done = run_script(script, tmp_path / str(one), **settings)
+            assert f"Li64ELi{more}E" in done.launches[0], gpu
 
 
 def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
@@ -212,7 +217,7 @@ def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
     assert chosen[variants.candidates[0].kernel] == {"TILE": "64", "MORE": "2"}
     tuned[0]["cache"] = {"64,1": {"TILE": 64, "MORE": 1, "time": "InvalidConfig"}}
     write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
-    assert "tuned[0].cache: has no configuration with a time; measure some" in refusal(project)
+    assert "tuned[0]: has no configuration with a time" in refusal(project)
 
 
 FAULTS = {
@@ -233,7 +238,7 @@ def test_a_candidate_that_fails_is_left_out_with_the_reason(tune: Tune, project:
         kernels=TIMES.replace("Li64ELi1E=1", f"Li64ELi1E=1+0:{fault},Li0E=1"),
     )
     assert "us with TILE=64, MORE=2" in lines[-1]
-    assert lines[-1].endswith("; 1 of 4 candidates fail")
+    assert "; 1 of 4 candidates fail: TILE=64, MORE=1 " in lines[-1]
     (failed,) = (each for each in entries(project) if "failed" in each)
     assert named(failed) == (64, 1)
     assert FAULTS[fault] in failed["failed"]
@@ -244,6 +249,33 @@ def test_a_default_that_fails_ends_the_case_in_words(tune: Tune, project: Path) 
     lines = tune("--case", "n=100", kernels="Li128ELi1E=1+0:700")
     assert lines[1].startswith("scale<float> n=100: cannot be measured: ")
     assert not (project / "tuning").exists()
+
+
+def test_a_case_that_takes_too_much_memory_is_said(tune: Tune) -> None:
+    lines = tune("--case", "n=[100, 200]", kernels=TIMES, fail="cuMemAlloc=2@2")
+    assert lines[1].startswith("scale<float> n=100: cannot be measured: cuMemAlloc failed")
+    assert "scale<float> n=200: cannot be measured: cuMemAlloc failed" in lines[2]
+
+
+INPUTS = """
+import numpy as np
+
+def scale(n):
+    return {"x": np.full(n, 2.0, "float32"), "y": (n,), "grid": lambda given: 1000 // given["TILE"]}
+"""
+
+
+def test_a_function_of_the_author_makes_the_arguments(tune: Tune, project: Path, tmp_path: Path) -> None:
+    lines = TABLE.splitlines()
+    table = "\n".join(line for line in lines if not line.startswith(("grid", "arrays")))
+    write_project(project, f'{table}\ninputs = "p_inputs:scale"\n')
+    (package,) = build_with(project, CUDA_EXT_CANDIDATES="1")
+    write_importable(package, tmp_path)
+    (tmp_path / "p_inputs.py").write_text(INPUTS)
+    blocks = tune("--case", "n=100", site=tmp_path, kernels="Li64E=0+1,Li128E=0+2")
+    assert blocks[1].startswith("scale<float> n=100: 14 us with TILE=128, MORE=1, the default")
+    (tmp_path / "p_inputs.py").write_text("def scale(n):\n    raise LookupError('no such n')")
+    assert tune("--case", "n=100", site=tmp_path)[1].endswith("cannot be measured: LookupError: no such n")
 
 
 def test_a_run_goes_on_where_it_was(tune: Tune, project: Path) -> None:
@@ -303,7 +335,7 @@ def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:
     write_project(project, TABLE, {".cuda_ext/record/1.jsonl": f"{line}\n{line}\n"})
     assert tune(kernels=TIMES)[1:] == [
         "scale<float> x=(10, 20), y=(10, 20), n=200: 1.4 us with TILE=64, MORE=1, "
-        "3.00 times as fast as the default"
+        "3.00 times as fast as the default; the results of 4 agree"
     ]
     assert {each["key"][0] for each in entries(project)} == {200}
 
@@ -326,15 +358,17 @@ def test_entries_that_fit_nothing_and_those_of_another_source_are_said(project: 
 
 ONE = '{"tuned": [{"device": "sm_90", "key": [KEY], "config": {"kwargs": {"TILE": 64, "MORE": 1}}}]}'
 HOSTILE = {
-    "[" * 100_000: "is not valid JSON",
-    '{"tuned": 3}': "table.tuned: expected an array of tables, found 3",
+    "[" * 100_000: "is no table of measurements",
+    '{"tuned": 3}': "is no table of measurements",
     ONE.replace("sm_90", "sm_90\\u001b").replace("KEY", "1"): "has a control character",
-    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "is not a compute capability",
-    ONE.replace("KEY]", '1], "time": 1e999'): "expected a positive number",
-    ONE.replace("KEY]", '1], "time": -1'): "expected a positive number",
-    ONE.replace("KEY]", '1], "sm": 9000'): "expected a compute capability",
-    ONE.replace("KEY", '"n"'): "expected integers",
-    ONE.replace("KEY", ""): "has 0 values",
+    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "tuned[0]: 'sm_9' is not a compute capability",
+    ONE.replace("KEY]", '1], "time": 1e999'): "tuned[0]: expected a positive number as the time",
+    ONE.replace("KEY]", '1], "time": -1'): "tuned[0]: expected a positive number as the time",
+    ONE.replace('"sm_90"', '"NVIDIA H200", "sm": 9000').replace(
+        "KEY", "1"
+    ): "tuned[0]: expected a target such as sm_90a",
+    ONE.replace("KEY", '"n"'): 'tuned[0].key: expected an integer for n, found "n"',
+    ONE.replace("KEY", ""): "tuned[0].key: expected an integer for n, found nothing",
     ONE.replace("KEY", str(1 << 70)): "64 bits",
 }
 
@@ -348,9 +382,7 @@ def test_a_damaged_table_is_an_error_with_its_place(project: Path, text: str) ->
 
 
 def test_candidates_that_need_too_much_shared_memory_are_left_out(tmp_path: Path) -> None:
-    table = TABLE.replace('shared = "TILE * 4"', 'shared = "TILE * TILE * MORE * 8"').replace(
-        "[64, 128]", "[64, 128]"
-    )
+    table = TABLE.replace('shared = "TILE * 4"', 'shared = "TILE * TILE * MORE * 8"')
     log: list[str] = []
     root = write_project(
         tmp_path,
@@ -360,7 +392,8 @@ def test_candidates_that_need_too_much_shared_memory_are_left_out(tmp_path: Path
     build_with(root, log, CUDA_EXT_CANDIDATES="1")
     said = [line for line in log if "left out" in line]
     assert said == [
-        "scale<float, 128, 2>: left out for sm_90, where a block has less than 262,144 bytes of shared memory"
+        "scale<float, 128, 2>: left out for sm_90: scale<float, 128, 2> takes 262,144 bytes of shared memory "
+        "in a block, and sm_90 has at most 232,448"
     ]
     static = "__shared__ T s[TILE * MORE * 90]; s[threadIdx.x] = x[0]; __syncthreads(); y[0] = s[n];\n  for ("
     static = SOURCE.replace("for (", static)
@@ -372,3 +405,22 @@ def test_candidates_that_need_too_much_shared_memory_are_left_out(tmp_path: Path
     log.clear()
     build_with(root, log, CUDA_EXT_CANDIDATES="1")
     assert any("scale<float, 128, 2>: left out for sm_90: " in line for line in log)
+
+
+def test_candidates_that_need_too_many_registers_are_left_out(tmp_path: Path) -> None:
+    values = ", ".join(f"v{i} = x[i * TILE * {i + 1}]" for i in range(100))
+    sums = " + ".join(f"v{i} * v{99 - i}" for i in range(100))
+    source = f"""
+    template <class T, int TILE> __global__ void scale(const T* x, T* y, int n) {{
+      T {values.replace("x[i ", "x[threadIdx.x ")};
+      __syncthreads();
+      y[threadIdx.x] = {sums};
+    }}
+    """
+    table = TABLE.replace(", {MORE}>", ">").replace(", MORE = 1", "").replace("TILE * MORE", "TILE")
+    table = table.replace("MORE = [1, 2]\n", "").replace("64, 128", "128, 1024").replace("<= 256", "> 0")
+    log: list[str] = []
+    build_with(write_project(tmp_path, table, {"device/scale.cu": source}), log, CUDA_EXT_CANDIDATES="1")
+    (said,) = (line for line in log if "left out" in line)
+    assert said.startswith("scale<float, 1024>: left out for sm_90: scale<float, 1024> takes ")
+    assert said.endswith(" registers in a block, and sm_90 has at most 65,536")

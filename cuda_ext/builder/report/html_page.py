@@ -24,7 +24,7 @@ from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_s
 from cuda_ext.builder.report.difference import Change, Changes, compare, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
-from cuda_ext.compiler.tuned_kernels import Landscape
+from cuda_ext.compiler.tuned_kernels import Landscape, spell_values
 from cuda_ext.facts.codec import sha256
 from cuda_ext.formats.image_content import join_images
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
@@ -75,6 +75,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None, landscapes: Seq
         "seconds": format_seconds,
         "signed": _signed,
         "size": format_size,
+        "spelled": lambda label: spell_values(dict(label)),
         "title_of": lambda part: part[:1].upper() + part[1:],
         "tooltip": _describe_job,
         "whole": "{:,}".format,
@@ -97,7 +98,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None, landscapes: Seq
     changes = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
-        landscapes=[(each, _fastest_first(each)) for each in landscapes],
+        landscapes=landscapes,
         previous=previous,
         now=now,
         then=then,
@@ -130,12 +131,6 @@ def html_page(record: BuildRecord, previous: BuildRecord | None, landscapes: Seq
         schema=_SCHEMA,
         encoded_record=encode_record(record),
     )
-
-
-def _fastest_first(landscape: Landscape) -> list[str]:
-    """Return the configurations: those first that are near the best in many cases."""
-    columns = range(len(landscape.cases))
-    return sorted(landscape.times, key=lambda each: -sum(landscape.share(each, i) for i in columns))
 
 
 def is_report(content: bytes) -> bool:

@@ -115,6 +115,7 @@ class JobCache:
     def _library_key(self, plan: LibraryPlan) -> str:
         """Return the key of the library of `plan`, which covers the headers of its units."""
         fields = [plan.compress, plan.emit, plan.stem, str(plan.part), " ".join(map(str, plan.architectures))]
+        fields += [encode(plan.launch).decode()] if plan.launch else []
         if plan.link:
             fields += [plan.module, *sorted({unit.kind for unit in plan.units})]
         for unit in plan.units:

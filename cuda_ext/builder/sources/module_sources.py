@@ -73,7 +73,9 @@ class Sources:
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
         tables = {find_tuning(each, self.tree) for each in self._module.overrides if each.tuning}
-        tables |= {each.file for each in self._module.settings.tune if (self.root / each.file).exists()}
+        tables |= {
+            each.tuning.file for each in self._module.settings.tune if (self.root / each.tuning.file).exists()
+        }
         units = self.units()
         names = {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys()
         return {name for name in names if not name.startswith(NAMED)} | tables

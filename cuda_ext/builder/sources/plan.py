@@ -28,7 +28,7 @@ from cuda_ext.compiler.translation_unit import (
     SourceKind,
     TranslationUnit,
 )
-from cuda_ext.compiler.tuned_kernels import Tuned, fits
+from cuda_ext.compiler.tuned_kernels import Tuned
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
@@ -54,7 +54,6 @@ def plan_module(
     check_duplicates(module.name, units)
     tuned = TunedSources(module, sources.root, environ.get("CUDA_EXT_CANDIDATES", "0") not in ("", "0"))
     assigned = assign_instantiations(module, sources, tuned)
-    notes: list[str] = []
     constants = _assign_constants(module.settings.constants, units)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
@@ -86,8 +85,9 @@ def plan_module(
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
-        parts = _parts(unit, settings, targets[key], tuned.found, notes)
+        parts = _parts(unit, settings, targets[key], tuned.found)
         for index, (part, architectures) in enumerate(parts):
+            candidate = tuned.found.get((part.name, part.instantiate[0])) if part.instantiate else None
             libraries.append(
                 LibraryPlan(
                     module=module.name,
@@ -99,6 +99,7 @@ def plan_module(
                     part=index if len(parts) > 1 else None,
                     file_stem=sources.file_stems[unit.name] + suffix,
                     may_be_empty=may_be_empty,
+                    launch=candidate.launch if candidate else None,
                 )
             )
     if units and not libraries:  # a module may consist of headers
@@ -121,7 +122,7 @@ def plan_module(
         headers=sources.headers() if module.settings.jit else {},
         obstacles={n: f"it {o}" for n, o in obstacles.items() if o} if module.settings.jit else {},
         tuned=tuned.found,
-        notes=(*tuned.notes, *notes),
+        notes=tuple(tuned.notes),
         landscapes=tuple(tuned.landscapes),
     )
 
@@ -192,39 +193,21 @@ def _parts(
     settings: Settings,
     architectures: tuple[Architecture, ...],
     tuned: Tuned,
-    notes: list[str],
 ) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
     """Return `unit`, or the parts into which its instantiations are divided, with the architectures of each.
 
-    The first part has the kernels that are not templates. Each candidate in `tuned` is a part, for the
-    architectures that have its shared memory; if there is none, `notes` get a message.
+    The first part has the kernels that are not templates. Each candidate in `tuned` is a part.
     """
     if unit.kind in PYTHON:
         from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 
         return one_for_each_instantiation(unit, architectures)
-    candidates = {text: tuned[unit.name, text] for text in unit.instantiate if (unit.name, text) in tuned}
+    candidates = [text for text in unit.instantiate if (unit.name, text) in tuned]
     others = [text for text in unit.instantiate if text not in candidates]
     # Without others, the part of the first candidate has the kernels that are no templates.
     parts = _divide(unit, others, settings) if others or not candidates else []
-    divided = [(each, architectures) for each in parts]
-    for text, each in candidates.items():
-        shared = each.launch.shared if each.launch else 0
-        fitting = tuple(a for a in architectures if fits(shared, a))
-        if fitting:
-            divided.append((unit.replace(instantiate=(text,)), fitting))
-        elif each.is_default:
-            raise ConfigError(
-                f"{text} is the default, and takes {shared:,} bytes of shared memory",
-                where=each.where,
-                remedy="choose a smaller default",
-            )
-        if len(fitting) < len(architectures):
-            notes.append(
-                f"{text}: left out for {', '.join(str(a) for a in architectures if a not in fitting)}, "
-                f"where a block has less than {shared:,} bytes of shared memory"
-            )
-    return divided
+    parts += [unit.replace(instantiate=(text,)) for text in candidates]
+    return [(each, architectures) for each in parts]
 
 
 def _divide(unit: TranslationUnit, texts: Sequence[str], settings: Settings) -> list[TranslationUnit]:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from cuda_ext.builder.config.modules import Override
 from cuda_ext.builder.sources.tuned_sources import TunedSources
-from cuda_ext.builder.sources.tuning_table import check_comparable, check_parameter
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
 from cuda_ext.compiler.front_ends.python_file import possible_files
 from cuda_ext.compiler.front_ends.python_functions import (
     PythonFunction,
@@ -25,13 +24,16 @@ from cuda_ext.compiler.front_ends.python_functions import (
 )
 from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import NAMED, SourceKind, TranslationUnit
-from cuda_ext.compiler.tuned_kernels import Choice
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.facts.architecture import Architecture
+from cuda_ext.facts.candidates import Term
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.formats.variant_conditions import LAST, can_hold, may_hold_on, spell
+from cuda_ext.formats.variant_conditions import LAST, SM, can_hold, is_about_gpu, may_hold_on, spell
 from cuda_ext.text.brackets import split_arguments, take_parentheses
 
+_INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
+_COMPARED = rf"{_INTEGER}|\*.*"
 # The modules from which the decorators of each front-end come.
 _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
 
@@ -85,28 +87,27 @@ def check_instantiations(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
         function = functions[each.function]
-        tuning = tuned.of_function(unit, function, override)
-        alternatives: list[tuple[Instantiation, Choice | None]] = [(one, None) for one in each.alternatives]
-        if tuning:
-            alternatives = [pair for one in each.alternatives for pair in tuning.configure(one, function)]
-        for configured, choice in alternatives:
+        alternatives = [pair for one in each.alternatives for pair in tuned.configure(unit, one, override)]
+        for configured, candidate in alternatives:
+            place = candidate.tuning.file if candidate else here
+            _check_configuration(configured, function, place)
             _check_parameters(configured, function, here, texts.values())
             for name in configured.derived:
-                check_parameter(name, function, here)
+                _check_parameter(name, function, here)
             for term in chain.from_iterable((*configured.when, *configured.derived.values())):
-                check_comparable(term, configured.parameters, here)
+                _check_comparable(term, configured.parameters, place)
             if not configured.conditions or any(map(can_hold, configured.conditions)):
                 checked[str(configured)] = None
-            elif not tuning:  # with a table, sizes need not have the hints
+            elif not candidate:  # with a table, sizes need not have the hints
                 raise ConfigError(
                     f"{spell(configured.conditions)} never holds",
                     where=here,
                     remedy="correct the condition, or the hints at the types",
                 )
             checked[str(configured.without_hints())] = None
-            if tuning and choice:
+            if candidate:
                 for text in {str(configured), str(configured.without_hints())} & checked.keys():
-                    tuned.add_function(unit, text, function.name, tuning, choice)
+                    tuned.found[unit.name, text] = candidate
     return [*checked]
 
 
@@ -159,13 +160,55 @@ def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architect
     return tuple(useful)
 
 
+def _check_parameter(name: str, function: PythonFunction, where: str) -> None:
+    """Check that `function` has a parameter `name`, which the key path `where` gives. Raises ConfigError."""
+    if name not in function.parameters:
+        raise ConfigError(
+            f"{function.name} has no parameter {shorten(name)!r}",
+            where=where,
+            remedy=did_you_mean(name, function.parameters)
+            or f"its parameters: {', '.join(function.parameters)}",
+        )
+
+
+def _check_comparable(term: Term, parameters: Sequence[TypedParameter], where: str) -> None:
+    """Check that a launch can compare `term`: a parameter, or a shape or stride of one."""
+    name = term.name
+    types = {parameter.argument: parameter.type for parameter in parameters}
+    argument, _, extent = name.partition(".")
+    if is_about_gpu(term) or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
+        return
+    integers = [each for each, type_ in types.items() if re.fullmatch(_INTEGER, type_)]
+    is_typed = argument in types
+    raise ConfigError(
+        f"{shorten(name)!r} is {types[name]}"
+        if is_typed
+        else f"no parameter {shorten(argument)!r} has a type",
+        where=where,
+        remedy=f"conditions compare integers: {', '.join([*integers, SM])}",
+    )
+
+
+def _check_configuration(each: Instantiation, function: PythonFunction, where: str) -> None:
+    """Check that the configuration of `each`, which `where` gives, has parameters without a value."""
+    for name in each.configuration:
+        if name in each.constants or name in [parameter.name for parameter in each.parameters]:
+            raise ConfigError(
+                f"{shorten(name)!r} is given by the instantiation, too: {each}",
+                where=where,
+                remedy="take it out of one of them",
+            )
+        if name not in TRITON_OPTIONS:
+            _check_parameter(name, function, where)
+
+
 def _check_parameters(
     each: Instantiation, function: PythonFunction, where: str, texts: Iterable[str]
 ) -> None:
     """Raise :class:`ConfigError` for a wrong or missing parameter; `texts` are all instantiations."""
     given = [*(parameter.name for parameter in each.parameters), *each.constants, *each.configuration]
     for parameter in each.parameters:
-        check_parameter(parameter.name, function, where)
+        _check_parameter(parameter.name, function, where)
     for name in function.parameters:
         if name not in given and name not in function.defaults:
             raise ConfigError(

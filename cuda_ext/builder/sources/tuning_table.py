@@ -8,392 +8,212 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import isfinite
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from cuda_ext.builder.config.kinds import Kind, array, check_values, expect, mapping, show, string, table
-from cuda_ext.builder.config.variant_table import WHEN
-from cuda_ext.builder.sources.kernel_tuner_cache import convert_cache
-from cuda_ext.builder.sources.measured_choices import (
-    Label,
-    Point,
-    choose_by_gpu,
-    is_capability,
-    label_of,
-    longest,
-    merge_neighbours,
-    on_device,
-)
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
-from cuda_ext.compiler.front_ends.kernel_description import DTYPES
-from cuda_ext.compiler.front_ends.python_functions import PythonFunction
-from cuda_ext.compiler.tuned_kernels import Choice
-from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.facts.candidates import Term
-from cuda_ext.facts.launches import TRITON_OPTIONS
+from cuda_ext.builder.config.kinds import check_values, show
+from cuda_ext.builder.config.variant_table import check_condition
+from cuda_ext.builder.sources import measured_choices
+from cuda_ext.builder.sources.measured_choices import Label, Point, is_capability, label_of
+from cuda_ext.compiler.front_ends.autotune_configs import spell_configuration
+from cuda_ext.compiler.front_ends.instantiation import parse_constant
+from cuda_ext.compiler.tuned_kernels import Choice, Configuration, Landscape
+from cuda_ext.errors import ConfigError
 from cuda_ext.formats.quantities import format_count
-from cuda_ext.formats.variant_conditions import (
-    CANDIDATE,
-    GPU_NAME,
-    LAST,
-    SM,
-    Condition,
-    is_about_gpu,
-)
+from cuda_ext.formats.variant_conditions import GPU_NAME, Condition
 
-# Values of parameters and options in Python's spelling.
-_Configuration = Mapping[str, str]
-# Triton's names of PyTorch's dtypes.
-_DTYPES = {dtype.torch: dtype.triton for dtype in DTYPES}
-_DEEPEST = 8  # the limit of arrays within arrays
-_INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
-_COMPARED = rf"{_INTEGER}|\*.*"
+# What reading raises for data of another form.
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
-class _Entry(NamedTuple):
-    """A configuration on a device: for the values ``key`` of parameters, or if ``when`` holds.
+class Entry(NamedTuple):
+    """The ``time`` of a configuration on a GPU, of this name or capability, for the values ``key``.
 
-    ``device`` is the name of a GPU, of the capability ``sm``, or a capability such as ``sm_90``. Without a
-    ``time``, it is the best; with a reason why it ``failed``, it is none. ``source`` is the digest of what
-    was measured.
+    Dtypes follow the values of parameters. If the configuration ``failed``, it has no time. Instead of a key,
+    it may have a condition ``when``. ``source`` is the digest of what was measured.
     """
 
     where: str
     device: str
-    configuration: _Configuration
-    key: tuple[object, ...] | None = None
+    sm: int
+    configuration: Configuration
+    time: float
+    key: tuple[object, ...] = ()
     when: Condition = ()
-    sm: int = 0
-    kernel: str = ""
-    time: float = 0.0
     runs: int = 0
+    kernel: str = ""
     failed: str = ""
     source: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class TuningTable:
-    """The parameters in keys, the configurations in their order, and the one for all other cases.
+    """The names in keys, the entries, and the configuration for all else.
 
-    With ``candidates``, it has no others, and the nearest measured size counts; else only equal ones do. If
-    it ``is_complete``, candidates that were not chosen are built, too. ``used`` are the entries of use.
+    ``used`` are the positions of the entries that fit a kernel of this build, whose source has the
+    ``digest``. The ``landscapes`` show their times.
     """
 
     name: str
+    digest: str
     key: tuple[str, ...] = ()
-    tuned: tuple[_Entry, ...] = ()
-    default: _Configuration | None = None
-    candidates: tuple[_Configuration, ...] = ()
-    is_complete: bool = False
-    used: set[int] = field(default_factory=set, compare=False)
+    entries: Sequence[Entry] = ()
+    default: Configuration | None = None
+    used: set[int] = field(default_factory=set)
+    landscapes: dict[tuple[str, str], Landscape] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, name: str, content: bytes) -> TuningTable:
+    def parse(cls, name: str, content: bytes, digest: str) -> TuningTable:
         """Read the file `name`. Raises :class:`ConfigError` with the path within it."""
+        where = f"{name}: table"
         try:
-            data = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"is not valid JSON: {error}", where=name, remedy="correct it") from None
-        check_values(data, f"{name}: table")
-        values = _TABLE.check(data, f"{name}: table")
-        return cls(name, values.get("key", ()), values.get("tuned", ()), values.get("default"))
+            table = json.loads(content)
+            check_values(table, where)
+            key = tuple(map(str, table.get("key", ())))
+            default = _read_configuration(table["default"]) if "default" in table else None
+            listed = [*enumerate(table.get("tuned", ()))]
+        except _DAMAGE as error:
+            problem, remedy = f"is no table of measurements: {error}", "write key, tuned and default"
+            raise ConfigError(problem, where=where, remedy=remedy) from None
+        entries = [each for i, raw in listed for each in _read_entries(raw, f"{where}.tuned[{i}]")]
+        return cls(name, digest, key, entries, default)
 
-    def restrict(
-        self,
-        candidates: Sequence[_Configuration],
-        key: Sequence[str],
-        default: _Configuration,
-        is_complete: bool,
-    ) -> TuningTable:
-        """Return the table for these `candidates` and no others."""
-        return replace(
-            self,
-            key=self.key or tuple(key),
-            default=default or self.default or candidates[0],
-            candidates=tuple(candidates),
-            is_complete=is_complete,
-        )
-
-    def describe(self, digest: str) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yield messages about the entries: which were used, fit nothing, or are of another source."""
-        if not self.tuned:
-            return
-        unused = [entry for number, entry in enumerate(self.tuned) if number not in self.used]
-        stale = [entry for number, entry in enumerate(self.tuned) if number in self.used]
-        stale = [entry for entry in stale if entry.source and entry.source != digest]
-        yield f"{self.name}: {len(self.used)} of {format_count(len(self.tuned), 'entry', 'entries')} used"
+        used = [entry for number, entry in enumerate(self.entries) if number in self.used]
+        unused = [entry for number, entry in enumerate(self.entries) if number not in self.used]
+        stale = [entry for entry in used if entry.source not in ("", self.digest)]
+        if self.entries:
+            yield f"{self.name}: {len(used)} of {format_count(len(self.entries), 'entry', 'entries')} used"
         for entries, what in (
             (unused, "of no kernel, candidate or type in this build"),
             (stale, "measured before the source changed; cuda-ext tune measures again"),
         ):
             if entries:
-                first = entries[0].where.partition(": ")[2].removeprefix("table.")
-                yield f"{self.name}: {format_count(len(entries), 'entry', 'entries')} {what}: {first}"
+                place = entries[0].where.rpartition(".")[2]
+                yield f"{self.name}: {format_count(len(entries), 'entry', 'entries')} {what}: {place}"
 
-    def configure(self, each: Instantiation, function: PythonFunction) -> list[tuple[Instantiation, Choice]]:
-        """Return `each` in every configuration that is the best for its types in some case, the default last.
+    def choose(
+        self,
+        kernel: str,
+        key: Sequence[str],
+        candidates: Sequence[Configuration],
+        constants: Mapping[str, str] = {},
+        dtypes: Sequence[str] = (),
+    ) -> list[Choice]:
+        """Choose among `candidates` for a `kernel` with these `constants` and `dtypes`; the default is last.
 
-        Raises :class:`ConfigError` for a configuration that does not fit the function.
+        The first candidate is the default. Without candidates, the choices hold for the measured sizes alone,
+        else for the nearest ones.
         """
-        if self.default is None:
-            remedy = "give the configuration for other sizes and GPUs"
-            raise ConfigError("is missing", where=f"{self.name}: table.default", remedy=remedy)
-        for name in self.key:
-            check_parameter(name, function, f"{self.name}: table.key")
-        for entry in self.tuned:
-            _check_configuration(entry.configuration, each, function, entry.where)
-        choices = self.choose(
-            lambda entry: self._values(entry, each, function),
-            [name for name in self.key if name not in each.constants],
-        )
-        for choice in choices:
-            _check_configuration(choice.configuration, each, function, f"{self.name}: table.default")
-        return [
-            (replace(each, configuration=choice.configuration, when=choice.when), choice)
-            for choice in choices
-        ]
-
-    def choose(self, values_of: Callable[[_Entry], Point | None], names: Sequence[str]) -> list[Choice]:
-        """Choose configurations, the default last; `names` are the integers in the key.
-
-        `values_of` returns their values in an entry; ``None`` if it is of another kernel.
-        """
+        sizes = [name for name in key if name not in constants]
         conditional: list[Choice] = []
         measured: dict[tuple[int, str], dict[Point, dict[Label, tuple[int, float]]]] = {}
-        for number, entry in enumerate(self.tuned):
-            is_known = not self.candidates or entry.configuration in self.candidates
-            if not is_known or (values := values_of(entry)) is None:
+        for number, entry in enumerate(self.entries):
+            fits = entry.kernel in ("", kernel) and (not candidates or entry.configuration in candidates)
+            values = dict(zip(key, entry.key, strict=False))
+            own = [repr(values[name]) for name in values if name in constants]
+            if not fits or own != [constants[n] for n in values if n in constants]:
+                continue
+            if (theirs := entry.key[len(key) :]) and theirs != (*dtypes,):
                 continue
             self.used.add(number)
-            if entry.key is None:
-                device = on_device(entry.device, entry.sm)
+            if entry.when:
+                device = measured_choices.on_device(entry.device, entry.sm)
                 conditional.append(Choice(entry.configuration, (device + entry.when,)))
             elif not entry.failed:
-                sm = entry.sm or (int(entry.device[3:]) if is_capability(entry.device) else 0)
-                own = measured.setdefault((sm, entry.device), {}).setdefault(values, {})
-                if entry.time or not own:
-                    own.setdefault(label_of(entry.configuration), (entry.runs, entry.time or 1.0))
-        times = {gpu: {p: longest(own) for p, own in points.items()} for gpu, points in measured.items()}
-        spelled = {
-            label_of(each): each for each in (*(e.configuration for e in self.tuned), *self.candidates)
+                point = tuple(_integer(values.get(name), name, entry) for name in sizes)
+                of_point = measured.setdefault((entry.sm, entry.device), {}).setdefault(point, {})
+                of_point.setdefault(label_of(entry.configuration), (entry.runs, entry.time))
+        times = {
+            gpu: {point: measured_choices.longest(own) for point, own in points.items()}
+            for gpu, points in measured.items()
         }
-        # The author of candidates says that each is right for all sizes. Others may be too small for some.
-        are_exact = not self.candidates
-        by_gpu = choose_by_gpu(times, names, are_exact)
+        by_gpu = measured_choices.choose_by_gpu(times, sizes, are_exact=not candidates)
+        spelled = {label_of(entry.configuration): entry.configuration for entry in self.entries}
         sized = [choice._replace(configuration=spelled[label]) for label, choice in by_gpu]
-        rest = merge_neighbours(conditional)
-        choices = [*sized, *rest] if are_exact else [*rest, *sized]
-        default = self.default or {}
-        if self.is_complete:
-            taken = [default, *(choice.configuration for choice in choices)]
-            others = ((i, each) for i, each in enumerate(self.candidates) if each not in taken)
-            choices += (Choice(each, ((Term(CANDIDATE, "==", i),),)) for i, each in others)
-        return [*choices, Choice(default)]
+        rest = measured_choices.merge_neighbours(conditional)
+        self._show(f"{' '.join([kernel, *dict.fromkeys(dtypes)])}, {', '.join(sizes)}:", measured, sized)
+        # The author of candidates says that each is right for all sizes. Others may be too small for some.
+        return [*rest, *sized] if candidates else [*sized, *rest]
 
-    def values_in(self, kernel: str, entry: _Entry) -> Point | None:
-        """Return the values of an `entry` of the key of a `kernel` in C++; ``None`` if it is of another."""
-        if entry.kernel not in ("", kernel):
-            return None
-        self._check_length(entry)
-        where = f"{entry.where}.key"
-        return tuple(expect(value, int, where, "integers") for value in (entry.key or ())[: len(self.key)])
-
-    def _check_length(self, entry: _Entry) -> None:
-        if entry.key is not None and len(entry.key) < len(self.key):
-            raise ConfigError(
-                f"has {len(entry.key)} values, and the key of the table has {len(self.key)}",
-                where=f"{entry.where}.key",
-                remedy=f"give values of {', '.join(self.key)}",
-            )
-
-    def _values(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> Point | None:
-        """Return the values of the key that `each` compares; ``None`` if its types or constants differ."""
-        types = {parameter.argument: parameter.type for parameter in each.parameters}
-        if entry.kernel not in ("", each.function):
-            return None
-        if entry.key is None:
-            for term in entry.when:
-                check_comparable(term, each.parameters, f"{entry.where}.when")
-            return ()
-        self._check_length(entry)
-        values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
-        pointers = [types[name] for name in function.parameters if types.get(name, "").startswith("*")]
-        elements = [pointer.removeprefix("*k" if pointer.startswith("*k") else "*") for pointer in pointers]
-        if dtypes and elements != [_DTYPES.get(str(dtype).removeprefix("torch."), "") for dtype in dtypes]:
-            return None
-        compared: list[int] = []
-        for number, (name, value) in enumerate(zip(self.key, values, strict=True)):
-            if name in each.constants:
-                if each.constants[name] != repr(value):
-                    return None
-                continue
-            here = f"{entry.where}.key[{number}]"
-            compared.append(expect(value, int, here, "an integer"))
-            check_comparable(Term(name, "==", compared[-1]), each.parameters, here)
-        return tuple(compared)
+    def _show(
+        self,
+        title: str,
+        measured: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, tuple[int, float]]]],
+        choices: Sequence[Choice],
+    ) -> None:
+        for (_, device), points in measured.items():
+            times = {p: {each: time for each, (_, time) in points[p].items()} for p in sorted(points)}
+            cases = ((each, case) for each in choices for case in each.measured if case.device == device)
+            chosen = {case.key: label_of(choice.configuration) for choice, case in cases}
+            if max(map(len, times.values())) > 1:
+                self.landscapes[title, device] = Landscape(title, device, times, chosen)
 
 
-def check_parameter(name: str, function: PythonFunction, where: str) -> None:
-    """Check that `function` has a parameter `name`, which the key path `where` gives. Raises ConfigError."""
-    if name not in function.parameters:
-        raise ConfigError(
-            f"{function.name} has no parameter {shorten(name)!r}",
-            where=where,
-            remedy=did_you_mean(name, function.parameters)
-            or f"its parameters: {', '.join(function.parameters)}",
-        )
+def _read_entries(raw: Any, where: str) -> list[Entry]:
+    """Read an entry, or all of a cache file. Raises :class:`ConfigError`."""
+    try:
+        entries = [_read_entry(each, where) for each in _normalise(raw)]
+    except KeyError as error:
+        problem = f"has no {error}"
+    except _DAMAGE as error:
+        problem = str(error)
+    else:
+        if entries:
+            return entries
+        problem = "has no configuration with a time"
+    raise ConfigError(problem, where=where, remedy="write what cuda-ext tune writes, or a cache file")
 
 
-def check_comparable(term: Term, parameters: Sequence[TypedParameter], where: str) -> None:
-    """Check that a launch can compare `term`: a parameter, or a shape or stride of one."""
-    name = term.name
-    types = {parameter.argument: parameter.type for parameter in parameters}
-    argument, _, extent = name.partition(".")
-    if is_about_gpu(term) or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
-        return
-    integers = [each for each, type_ in types.items() if re.fullmatch(_INTEGER, type_)]
-    is_typed = argument in types
-    raise ConfigError(
-        f"{shorten(name)!r} is {types[name]}"
-        if is_typed
-        else f"no parameter {shorten(argument)!r} has a type",
-        where=where,
-        remedy=f"conditions compare integers: {', '.join([*integers, SM])}",
-    )
+def _normalise(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return `raw`, or the configurations of a cache file that have a time, which is in milliseconds."""
+    if "cache" in raw:  # of Kernel Tuner. Its records begin with the constants, whose values are their keys
+        records = [(each, [*each][: text.count(",") + 1]) for text, each in raw["cache"].items()]
+        timed = [({"kwargs": {n: each[n] for n in names}}, each.get("time")) for each, names in records]
+    elif "configs_timings" in raw:  # of triton.autotune
+        timed = [(c, time[0] if isinstance(time, list) else time) for c, time, *_ in raw["configs_timings"]]
+    else:
+        return [raw]
+    device = {"device": raw["device"] if "device" in raw else raw["device_name"]}
+    # Those that failed have a text, or infinity.
+    valid = [(config, time) for config, time in timed if isinstance(time, int | float) and 0 < time < inf]
+    return [{**raw, **device, "config": config, "time": 1000 * time} for config, time in valid]
 
 
-def _check_configuration(
-    configuration: _Configuration, each: Instantiation, function: PythonFunction, where: str
-) -> None:
-    given = {parameter.name for parameter in each.parameters} | each.constants.keys()
-    for name in configuration:
-        if name in given:
-            raise ConfigError(
-                f"{shorten(name)!r} is given by the instantiation, too: {each}",
-                where=where,
-                remedy="take it out of one of them",
-            )
-        if name not in TRITON_OPTIONS:
-            check_parameter(name, function, where)
+def _read_entry(raw: Mapping[str, Any], where: str) -> Entry:
+    device, words = raw["device"], r"\b(?:and|or|not|if)\b"
+    is_name = re.fullmatch(GPU_NAME, device) and not re.search(words, device) and device[:3] != "sm_"
+    if not is_name and not is_capability(device):
+        raise ValueError(f"{device!r} is not a compute capability such as sm_90, or the name of a GPU")
+    sm = int(device[3:] if is_capability(device) else raw.get("sm", 0))
+    measured_choices.on_device(device, sm)  # raises an error for what is no capability
+    time = float(raw.get("time", 1))
+    if not 0 < time < inf:
+        raise ValueError("expected a positive number as the time")
+    when = check_condition(raw["when"], f"{where}.when") if "when" in raw else ()
+    key = () if when else tuple(raw["key"])
+    texts = {name: str(raw[name]) for name in ("kernel", "failed", "source") if name in raw}
+    config = _read_configuration(raw["config"])
+    return Entry(where, device, sm, config, time, key, when, int(raw.get("runs", 0)), **texts)
 
 
-def _check_constant(value: object, where: str, depth: int = 0) -> str:
-    if isinstance(value, list) and depth < _DEEPEST:
-        items = [_check_constant(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-        return f"({', '.join(items)}{',' * (len(items) == 1)})"
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
-        return repr(value)
-    raise ConfigError("expected a number, a string, true, false, null or an array of these", where=where)
+def _read_configuration(config: Mapping[str, Any]) -> Configuration:
+    kwargs = {name: _tuples(value) for name, value in config.get("kwargs", {}).items()}
+    texts = spell_configuration(kwargs, config)
+    return {name: parse_constant(name, text) for name, text in texts.items()}
 
 
-def _check_unset(value: object, where: str) -> None:
-    if value is not None:
-        raise ConfigError(
-            f"is {show(value)}, which means nothing to a build", where=where, remedy="take it out"
-        )
+def _tuples(value: object) -> object:
+    """Return `value` with tuples for arrays."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is no constant")
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _check_count(value: object, where: str) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"expected an integer from 1 on, found {show(value)}", where=where)
+def _integer(value: object, name: str, entry: Entry) -> int:
+    if type(value) is not int:
+        raise ConfigError(f"expected an integer for {name}, found {show(value)}", where=f"{entry.where}.key")
     return value
-
-
-_COUNT = Kind(_check_count, {})
-_UNSET = Kind(_check_unset, {})
-# The attributes of triton.Config, and their defaults.
-_CONFIG = table(
-    {
-        "kwargs": mapping("", lambda _, __: None, Kind(_check_constant, {}), "a table of values"),
-        **dict.fromkeys(TRITON_OPTIONS, _COUNT),
-        "pre_hook": _UNSET,
-        "ir_override": _UNSET,
-    },
-    'a configuration such as {"kwargs": {"BLOCK": 1024}, "num_warps": 8}',
-).then(
-    lambda keys, _: {
-        **keys.get("kwargs", {}),
-        **{name: str(keys[name]) for name in TRITON_OPTIONS if keys.get(name) is not None},
-    }
-)
-
-
-def _check_timing(value: object, where: str) -> tuple[_Configuration, Sequence[float]]:
-    what = "a configuration and its times, as triton.autotune caches them"
-    pair = expect(value, list, where, what)
-    times = pair[1] if len(pair) == 2 and isinstance(pair[1], list) else pair[1:]
-    if not times or not all(isinstance(time, int | float) for time in times):
-        raise ConfigError(f"expected {what}", where=where)
-    return _CONFIG.check(pair[0], f"{where}[0]"), times
-
-
-def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
-    for one, other in (("key", "when"), ("config", "configs_timings")):
-        if (one in keys) == (other in keys):
-            raise ConfigError(f"expected either {one!r} or {other!r}", where=where)
-    timings = keys.get("configs_timings", ())
-    best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
-    return _Entry(where, keys["device"], best, **{name: keys[name] for name in _FACTS if name in keys})
-
-
-def _check_device(name: str, where: str) -> str:
-    if not re.fullmatch(GPU_NAME, name) or re.search(r"\b(?:and|or|not|if)\b", name):
-        raise ConfigError(
-            f"{shorten(name)!r} is neither a compute capability such as sm_90 nor the name of a GPU",
-            where=where,
-        )
-    if name.startswith("sm_") and not is_capability(name):
-        raise ConfigError(f"{shorten(name)!r} is not a compute capability such as sm_90", where=where)
-    return name
-
-
-def _check_number(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-        raise ConfigError(f"expected a positive number, found {show(value)}", where=where)
-    return float(value)
-
-
-def _integer(least: int, most: int, what: str) -> Kind:
-    def check(value: object, where: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ConfigError(f"expected {what}, found {show(value)}", where=where)
-        return value
-
-    return Kind(check, {})
-
-
-_IGNORED = Kind(lambda value, _: value, {})
-_FACTS = ("key", "when", "sm", "kernel", "time", "runs", "failed", "source")
-_ENTRY = table(
-    {
-        "device": string("a compute capability such as sm_90, or a name").then(_check_device),
-        "sm": _integer(10, LAST, "a compute capability such as 90"),
-        "runs": _integer(1, 1 << 31, "a number of measurements"),
-        "kernel": string("a name"),
-        "time": Kind(_check_number, {}),
-        "failed": string("a reason"),
-        "source": string("a digest"),
-        **dict.fromkeys(("cold", "spread", "driver", "compiler"), _IGNORED),
-        "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
-        "when": WHEN,
-        "config": _CONFIG,
-        "configs_timings": array(
-            Kind(_check_timing, {}), "an array of configurations and times", "measure some"
-        ),
-    },
-    "a table with a device and a configuration",
-    {"device": "name the GPU that it was measured on, such as sm_90"},
-).then(_check_entry)
-_TABLE = table(
-    {
-        "key": array(string("the name of a parameter"), "an array of names"),
-        "default": _CONFIG,
-        "tuned": array(
-            Kind(lambda value, where: _ENTRY.check(convert_cache(value, where), where), _ENTRY.schema),
-            "an array of tables",
-        ),
-    },
-    "an object with key, tuned and default",
-)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from cuda_ext.facts.launches import TRITON_OPTIONS
 from cuda_ext.text.expressions import FUNCTIONS, evaluate
 from cuda_ext.text.python_names import nodes_of_scope
 
@@ -15,18 +16,19 @@ from cuda_ext.text.python_names import nodes_of_scope
 class Autotune(NamedTuple):
     """The ``key`` and the configurations of a function, with values as Python spells them.
 
-    ``obstacle`` says why the configurations cannot be read. ``prunes`` is true if a function of the source
-    leaves some out, which the text does not tell.
+    ``prunes`` is true if a function of the source leaves some out, which the text does not tell.
     """
 
-    key: tuple[str, ...] = ()
-    configurations: tuple[Mapping[str, str], ...] = ()
-    obstacle: str = ""
+    key: tuple[str, ...]
+    configurations: tuple[Mapping[str, str], ...]
     prunes: bool = False
 
 
-def read_autotune(source: bytes, function: str) -> Autotune | None:
-    """Read the decorator of `function`; ``None`` if it has none. No statement of the source is run."""
+def read_autotune(source: bytes, function: str) -> Autotune:
+    """Read the decorator of `function`. No statement of the source is run.
+
+    Raises :class:`ValueError` that says why the configurations cannot be read.
+    """
     values: dict[str, Any] = {}
     functions: dict[str, Callable[..., Any]] = {**FUNCTIONS, "Config": _config, "range": range}
     for node in nodes_of_scope(ast.parse(source)):
@@ -35,39 +37,30 @@ def read_autotune(source: bytes, function: str) -> Autotune | None:
                 with suppress(ValueError):
                     values[name] = evaluate(value, values, functions)
             case ast.FunctionDef(name) if name == function:
-                return _read_decorators(node.decorator_list, values, functions)
+                for call in node.decorator_list:
+                    if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("autotune"):
+                        names = [each.arg for each in call.keywords]
+                        call.keywords = [each for each in call.keywords if each.arg in ("configs", "key")]
+                        found: Autotune = evaluate(call, values, {**functions, "autotune": _autotune})
+                        return found._replace(prunes="prune_configs_by" in names)
             case ast.FunctionDef(name, ast.arguments(args=[]), [*_, ast.Return(ast.expr() as value)]):
                 with suppress(ValueError):
                     functions[name] = partial(evaluate, value, values, functions)
-    return None
+    raise ValueError("it has no decorator triton.autotune")
 
 
-def _read_decorators(
-    decorators: Sequence[ast.expr], values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
-) -> Autotune | None:
-    for call in decorators:
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("autotune"):
-            given: dict[str | None, ast.expr] = dict(zip(("configs", "key"), call.args, strict=False))
-            given |= {each.arg: each.value for each in call.keywords}
-            try:
-                key = tuple(map(str, evaluate(given["key"], values)))
-                configs = evaluate(given["configs"], values, functions)
-                texts = tuple({name: repr(value) for name, value in each.items()} for each in configs)
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
-                return Autotune(obstacle=str(error))
-            return Autotune(key, texts, prunes="prune_configs_by" in given)
-    return None
+def _autotune(configs: Sequence[Mapping[str, str]], key: Sequence[str]) -> Autotune:
+    return Autotune(tuple(key), tuple(configs))
 
 
-def _config(
-    kwargs: Mapping[str, Any] = {},
-    num_warps: int = 4,
-    num_stages: int = 3,
-    num_ctas: int = 1,
-    maxnreg: int | None = None,
-    **_: object,
-) -> dict[str, Any]:
-    """Return the values of a ``triton.Config``, whose defaults these are."""
-    own = {"num_warps": num_warps, "num_stages": num_stages}
-    own |= {"num_ctas": num_ctas} if num_ctas != 1 else {}
-    return {**kwargs, **own, **({"maxnreg": maxnreg} if maxnreg else {})}
+def _config(kwargs: Mapping[str, Any] = {}, *options: object, **named: object) -> dict[str, str]:
+    """Spell the values of a ``triton.Config``."""
+    usual = {"num_warps": 4, "num_stages": 3}
+    return spell_configuration(kwargs, {**usual, **dict(zip(TRITON_OPTIONS, options, strict=False)), **named})
+
+
+def spell_configuration(kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Spell constants and options as Python does, without those that a ``triton.Config`` rarely changes."""
+    given = {name: options[name] for name in TRITON_OPTIONS if options.get(name) is not None}
+    given = {name: value for name, value in given.items() if (name, value) != ("num_ctas", 1)}
+    return {name: repr(value) for name, value in {**kwargs, **given}.items()}

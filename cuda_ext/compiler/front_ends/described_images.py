@@ -6,7 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
+from cuda_ext.compiler.front_ends.kernel_description import (
+    LIMITS,
+    REGISTERS,
+    SHARED_MEMORY,
+    KernelDescription,
+)
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -15,6 +20,8 @@ from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.kernels import Kernel, Parameter
 from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.formats.variant_conditions import check_terms
+
+_WARP = 32  # threads
 
 
 def describe_images(
@@ -70,7 +77,7 @@ def describe_images(
                 )
         own = {name: launch for name, launch in launches.items() if name in entries}
         for name, launch in own.items():
-            _check_shared_memory(described[name], launch, image, where)
+            check_resources(described[name].expression, name, launch, image, where)
         reduced.append(replace(image, entries=entries, variables=(), launches=own))
     conditions = {each.expression: each.when for each in descriptions}
     return reduced, replace(signatures, kernels=described, symbols={}, conditions=conditions)
@@ -127,18 +134,32 @@ def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:
             )
 
 
-def _check_shared_memory(kernel: Kernel, launch: FixedLaunch, image: CompiledImage, where: str) -> None:
-    """Check that a GPU of `image` has the shared memory of a block. GPUs that run PTX may have more."""
-    architecture, usage = image.architecture, image.usage.get(kernel.lowered)
-    most = SHARED_MEMORY.get(architecture.number) if architecture.kind == "cubin" else None
+def check_resources(
+    expression: str, lowered: str, launch: FixedLaunch, image: CompiledImage, where: str
+) -> None:
+    """Check that a GPU of `image` has what a block takes of it. GPUs that run PTX may have more.
+
+    Raises :class:`BuildError`.
+    """
+    architecture, usage = image.architecture, image.usage.get(lowered)
+    if architecture.kind != "cubin":
+        return
+    warps = -(-math.prod(launch.block) // _WARP)
+    # Warps take multiples of eight registers for each thread.
+    registers = -(-((usage and usage.registers) or 0) // 8) * 8 * warps * _WARP
+    most = SHARED_MEMORY.get(architecture.number, 0) << 10
     size = launch.shared + ((usage and usage.shared) or 0)
-    if most and size > most << 10:
-        raise BuildError(
-            f"{kernel.expression} takes {size:,} bytes of shared memory in a block, and {architecture} has "
-            f"at most {most << 10:,}",
-            where=where,
-            remedy=f"compile it for less, as by smaller tiles or fewer stages, or leave {architecture} out",
-        )
+    for taken, available, what, cause in (
+        (size, most, "bytes of shared memory", "smaller tiles or fewer stages"),
+        (registers, REGISTERS, "registers", "a smaller block or __launch_bounds__"),
+    ):
+        if available and taken > available:
+            raise BuildError(
+                f"{expression} takes {taken:,} {what} in a block, and {architecture} has at most "
+                f"{available:,}",
+                where=where,
+                remedy=f"compile it for less, as by {cause}, or leave {architecture} out",
+            )
 
 
 def _list(sizes: Iterable[int]) -> str:

@@ -281,7 +281,7 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
             if conditional := _DERIVED.fullmatch(value):
                 value = conditional[1]
                 derived[name] = parse(conditional[2]) if conditional[2] else ()
-            added, constant = [], _parse_constant(name, value)
+            added, constant = [], parse_constant(name, value)
         else:
             raise ValueError(
                 f"{shorten(item)!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024"
@@ -317,7 +317,7 @@ def _parse_type(of: TypedParameter, text: str) -> TypedParameter:
     divisors = [int(match[3] or 1), *(axis.divisor for axis in axes)]
     if not {*divisors}.issubset(_DIVISORS):
         raise ValueError(f"{of.name}: {shorten(text)}: expected a power of two up to 256 behind the colon")
-    constant = _parse_constant(of.name, value[:-1].strip()) if value else ""
+    constant = parse_constant(of.name, value[:-1].strip()) if value else ""
     return of._replace(type=" ".join(match[1].split()), divisor=divisors[0], axes=axes, constant=constant)
 
 
@@ -341,8 +341,8 @@ def _number(match: re.Match[str] | None) -> int | None:
     return int(match["number"]) if match and match["number"] else None
 
 
-def _parse_constant(name: str, text: str) -> str:
-    """Return the canonical spelling of the constant `text`."""
+def parse_constant(name: str, text: str) -> str:
+    """Return the canonical spelling of the constant `text`. Raises :class:`ValueError`."""
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         return _spell_constant(ast.parse(text, mode="eval").body)
     text = shorten(text)

@@ -43,6 +43,8 @@ SHARED_MEMORY = {
     **dict.fromkeys((80, 87), 163),
     **dict.fromkeys((90, 100, 103, 107, 110), 227),
 }
+# The registers of a block, of all GPUs that CUDA 13 compiles for.
+REGISTERS = 1 << 16
 # The bytes of types, also of those that only CUDA has.
 ELEMENT_SIZES = SIZES | {"__half": 2, "__nv_bfloat16": 2, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
 

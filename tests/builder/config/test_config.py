@@ -14,10 +14,11 @@ import pytest
 
 from cuda_ext.builder.config.keys import BuildSettings, Settings
 from cuda_ext.builder.config.modules import ModuleConfig, parse_table
-from cuda_ext.builder.config.tune_table import Option, Tune
+from cuda_ext.builder.config.tune_table import Candidate as Tuned
+from cuda_ext.builder.config.tune_table import Tune
 from cuda_ext.builder.project import Project, default_module_name
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.candidates import Candidate, Term, Variants
+from cuda_ext.facts.candidates import Candidate, Term, Tuning, Variants
 from cuda_ext.facts.launches import FixedLaunch
 from tests.fixtures.messages import Messages
 from tests.fixtures.projects import write_project
@@ -79,10 +80,10 @@ RIGHT: dict[str, tuple[str, Any]] = {
             Tune(
                 f"{WHERE}.tune[0]",
                 "n::f",
-                {"n::f<int>": [Option("n::f<int, 2>", {"N": "2"}, FixedLaunch((32,)))]},
+                Tuning("tuning/f.json", ("n",)),
                 is_python=False,
                 when="N > 1",
-                key=("n",),
+                candidates={"n::f<int>": [Tuned("n::f<int, 2>", {"N": "2"}, FixedLaunch((32,)))]},
             ),
         ),
     ),
