@@ -58,6 +58,6 @@ def describe_obstacles(plan: ModulePlan) -> str:
     if more := len(plan.obstacles) - _SHOWN:
         lines += [f"  and {format_count(more, 'more source')}"] if more > 0 else []
     tiles = {unit.name for library in plan.libraries for unit in library.units if unit.kind == "tile"}
-    change = "make NVRTC compile them, or " if plan.obstacles.keys() - tiles else ""
+    change = "remove the cause, or " if plan.obstacles.keys() - tiles else ""
     lines.append(f"  {change}set {spell_setting('jit', False)} to embed no source")
     return "\n".join(lines)

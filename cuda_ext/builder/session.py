@@ -135,7 +135,7 @@ class _Session:
                 if plan.obstacles:
                     self._show_obstacles(module, plan)
                 if plan.name not in batch.changed:
-                    self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
+                    self._progress.note(f"{plan.name}: nothing to compile")
             except ConfigError as error:  # it names the module itself
                 failures.append(error)
             except BuildError as error:

@@ -184,7 +184,7 @@ def assemble(
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
         variants=tuple(with_measurements(find_candidates(plan.name, libraries), libraries, plan.tuned)),
         structures=tuple(_structures(libraries)),
-        constants=tuple(_constants(plan, libraries)),
+        constants=tuple(_constants(libraries)),
     )
     files: dict[str, bytes] = {}
     for library in libraries:
@@ -312,7 +312,7 @@ def _structures(libraries: Sequence[Library]) -> Iterator[Structure]:
         yield structure._replace(units=tuple(units[structure]))
 
 
-def _constants(plan: ModulePlan, libraries: Sequence[Library]) -> Iterable[Constant]:
+def _constants(libraries: Sequence[Library]) -> Iterable[Constant]:
     """List the constants that `libraries` know, as the table names them.
 
     Raises :class:`BuildError` if no library knows one, or if it has several values.
@@ -330,14 +330,14 @@ def _constants(plan: ModulePlan, libraries: Sequence[Library]) -> Iterable[Const
                 raise BuildError(
                     f"{constant.name} differs: {' and '.join(sources)} have {first.declaration} and "
                     f"{constant.declaration}",
-                    where=f"{plan.name}: {spell_setting('constants')}",
+                    where=spell_setting("constants"),
                     remedy="give it different names in them",
                 )
     for name, reason in reasons.items():
         if name not in known:
             raise BuildError(
                 f"no source has the constant {name!r} ({reason})",
-                where=f"{plan.name}: {spell_setting('constants')}",
+                where=spell_setting("constants"),
                 remedy="spell it as C++ does behind the last line of a source, with all namespaces",
             )
     return known.values()

@@ -116,7 +116,7 @@ def with_comment(text: str) -> str:
 def test_an_unchanged_project_compiles_nothing(project: Path) -> None:
     lines: list[str] = []
     build(project, lines)
-    assert lines[-1] == "p.kernels: nothing has changed since it was compiled"
+    assert lines[-1] == "p.kernels: nothing to compile"
 
 
 def test_a_project_in_another_place_with_other_times_compiles_nothing(project: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
     edited(project, "include/deep.cuh", lambda text: text.replace("3 *", "2 *"))
     lines: list[str] = []
     assert build(project, lines) == before
-    assert lines[-1] == "p.kernels: nothing has changed since it was compiled"
+    assert lines[-1] == "p.kernels: nothing to compile"
 
 
 @pytest.mark.parametrize(

@@ -195,10 +195,11 @@ def test_a_python_module_needs_no_cpp(module: CMakeProject) -> None:
     assert {path.name for path in module.module.iterdir() if path.is_dir()} == {"python"}
     assert architectures(module) == [["sm_90"]] * 2
     assert module.steps() == []
-    # A mistake in a kernel is the compiler's message.
-    (module.root / "device/axpy.cu").write_text(AXPY.replace("index()", "indes()"))
+    # A mistake in a kernel is the compiler's message, with the full path.
+    source = module.root / "device/axpy.cu"
+    source.write_text(AXPY.replace("index()", "indes()"))
     output = module.build(status=None)
-    assert 'device/axpy.cu(3): error: identifier "indes" is undefined' in output
+    assert f'\n{source}(3): error: identifier "indes" is undefined' in output
     assert "Traceback" not in output
 
 

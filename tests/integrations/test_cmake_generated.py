@@ -85,7 +85,7 @@ def test_sources_may_be_generated_anywhere(tmp_path: Path) -> None:
     template = FILES["device/kernel.cu.in"]
     project.write({"device/kernel.cu.in": template.replace("_plain", "_simple"), "device/limit.cuh.in": "\n"})
     output = project.build(status=None)
-    assert 'GENERATED_DIR_1/outside.cu(3): error: identifier "LIMIT" is undefined' in output
+    assert f'\n{out}/outside.cu(3): error: identifier "LIMIT" is undefined' in output
     project.write({"device/limit.cuh.in": "#define LIMIT 4\n"})
     project.build()
     kernels = {kernel.expression for kernel in read(package(project)).kernels}

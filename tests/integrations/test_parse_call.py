@@ -125,6 +125,7 @@ def test_arguments_that_are_no_keys_are_kept_apart() -> None:
         (f"{WHERE}.instantiate[0].kernel", f"{WHERE}: INSTANTIATE[0] kernel"),
         ("tool.cuda_ext.std", "tool.cuda_ext.std"),
         ("device/a.cu:3", "device/a.cu:3"),
+        (f"p.kernels:\n{WHERE}.options", f"p.kernels:\n{WHERE}: OPTIONS"),
     ],
 )
 def test_key_paths_are_spelled_as_in_cmake(where: str, spelled: str) -> None:

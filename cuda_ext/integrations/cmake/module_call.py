@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,16 @@ class Call:
     def environ(self) -> Mapping[str, str]:
         """Return the environment of a step."""
         return {**os.environ, "CUDAARCHS": self.cudaarchs}
+
+    def with_paths(self, text: str) -> str:
+        """Return the `text` of the compiler with full paths, by which editors find its lines."""
+
+        def full_path(match: re.Match[str]) -> str:
+            first, _, rest = match[0].partition("/")
+            path = Path(self.outside[first], rest) if first in self.outside else Path(self.root, match[0])
+            return str(path) if path.is_file() else match[0]
+
+        return re.sub(r"(?m)^[^\s(:][^(:\n]*(?=\(\d+\): |:\d+: )", full_path, text)
 
     def _module(self) -> tuple[ModuleConfig, BuildSettings]:
         if self.name is None:

@@ -107,10 +107,9 @@ def _split(values: Sequence[str]) -> list[str]:
 
 
 def spell_error(error: BuildError, call: str) -> str:
-    """Spell `error`, with a key path below `call`, in CMake's words: ``call: OVERRIDE[0] STD``."""
-    path = error.where.removeprefix(f"{call}.")
-    where = error.where if path == error.where else f"{call}: {_spell_path(path)}"
-    return str(BuildError(error.problem, where=where, remedy=error.remedy))
+    """Spell key paths below `call`, with which lines of `error` begin, in CMake's words: ``call: STD``."""
+    path = rf"(?m)^{re.escape(call)}\.(.+?)(?=: )"
+    return re.sub(path, lambda match: f"{call}: {_spell_path(match[1])}", str(error))
 
 
 def _spell_path(path: str) -> str:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cuda_ext
 from cuda_ext.compiler.spelled_settings import IN_CMAKE
 from cuda_ext.errors import BuildError, describe_error, escape_controls
+
+if TYPE_CHECKING:
+    from cuda_ext.integrations.cmake.module_call import Call
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,15 +27,18 @@ def main(arguments: Sequence[str]) -> int:
         from cuda_ext.integrations.cmake.configure import configure
 
         return configure(first, rest, _show)
-    from cuda_ext.integrations.cmake.module_call import call_of
+    from cuda_ext.integrations.cmake.module_call import Call, call_of
 
     target, stamp, depfile = rest
+    show = _show
     try:
-        _build(Path(first), target, stamp, depfile)
+        call = Call.read(Path(first), target)
+        show = partial(_show_at, call)
+        _build(Path(first), call, show, stamp, depfile)
     except BuildError as error:
         from cuda_ext.integrations.cmake.parse_call import spell_error
 
-        _show(spell_error(error, call_of(target)))
+        show(spell_error(error, call_of(target)))
     except Exception as error:
         _show(f"{call_of(target)}: {describe_error(error)}")
     else:
@@ -40,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
+def _build(directory: Path, call: Call, show: Callable[[str], None], stamp: str, depfile: str) -> None:
     """Compile the module; write C++, and its files below ``python``, ``include`` and ``embedded``.
 
     These directories are the build tree's own: whatever else they hold is removed.
@@ -48,13 +56,11 @@ def _build(directory: Path, target: str, stamp: str, depfile: str) -> None:
     from cuda_ext.builder.package.depfile import render_depfile
     from cuda_ext.builder.session import build_project
     from cuda_ext.facts.manifest import FILE_NAME
-    from cuda_ext.integrations.cmake.module_call import Call
 
-    call = Call.read(directory, target)
     if not call.pyproject:
         os.environ[IN_CMAKE] = "1"
     project = call.project()
-    (package,) = build_project(project, _show, call.environ())
+    (package,) = build_project(project, show, call.environ())
     place = Path("python", *package.name.split("."))
     files = {(place / name).as_posix(): content for name, content in package.files.items()}
     byproducts = {(place / FILE_NAME).as_posix()}
@@ -104,6 +110,10 @@ def _write(directory: Path, files: Mapping[str, bytes]) -> None:
             path.unlink()
     for path, content in others.items():
         replace_file(path, content)
+
+
+def _show_at(call: Call, text: str) -> None:
+    _show(call.with_paths(text))
 
 
 def _show(text: str) -> None:

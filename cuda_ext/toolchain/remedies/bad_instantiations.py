@@ -37,9 +37,15 @@ def explain_instantiations(log: str, unit: TranslationUnit, by_nvrtc: bool) -> t
     # NVRTC repeats a name expression that it rejects; nvcc's have one line each, from the second on.
     requested = {} if by_nvrtc else dict(enumerate(unit.instantiate, 2))
     notes = []
+    reasons: dict[str, str] = {}  # by undefined names; NVRTC gives them for the first of the expressions
     for line, refusal in refusals.items():
         if repeated := re.search(_BAD_EXPRESSION, refusal):
             requested[line] = repeated[1]
+        if undefined := re.search(_UNDEFINED, refusal):
+            reasons.setdefault(undefined[1] or undefined[2], refusal)
+        else:
+            words = re.findall(r"\w+", requested.get(line, ""))
+            refusal = next((reasons[word] for word in words if word in reasons), refusal)
         notes.append(_explain(normalise(requested[line]), refusal, unit) if line in requested else refusal)
     return re.sub(_NAME_MAP, "", log), [note.strip() for note in notes]
 

@@ -160,12 +160,12 @@ def test_another_condition_makes_another_package_and_compiles_nothing(tmp_path: 
     log: list[str] = []
     write_project(root, TABLE.replace("n >= 100", "n >= 200"), {"device/fit.cu": FITTING})
     after = build(root, log)["p.kernels"]
-    assert log[-1] == "p.kernels: nothing has changed since it was compiled"
+    assert log[-1] == "p.kernels: nothing to compile"
     changed = {name for name in before.files if before.files[name] != after.files[name]}
     assert changed == {"__init__.pyi", "manifest.json"}
     write_project(root, TABLE, {"device/fit.cu": FITTING})
     assert build(root, log)["p.kernels"] == before
-    assert log[-1] == "p.kernels: nothing has changed since it was compiled"
+    assert log[-1] == "p.kernels: nothing to compile"
 
 
 # -------------------------------------------------------------------------------------------- manifest
