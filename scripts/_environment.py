@@ -23,7 +23,8 @@ class Environment:
         scripts = "Scripts" if os.name == "nt" else "bin"
         self.python = path / scripts / ("python.exe" if os.name == "nt" else "python")
         if not (reuse and self.python.is_file()):
-            venv.create(path, clear=True, with_pip=True)
+            venv.create(path, clear=True)
+            self.pip("install", "--no-compile", "pip")  # venv would compile all of it, for seconds
 
     def run(self, *arguments: object, cwd: Path = ROOT, **variables: str) -> int:
         """Run this environment's Python; return the exit status."""
@@ -31,9 +32,10 @@ class Environment:
         return subprocess.run(command, cwd=cwd, env={**os.environ, **variables}, check=False).returncode
 
     def pip(self, *arguments: object, **variables: str) -> None:
-        """Run pip quietly; end the script if it fails."""
-        variables.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-        if status := self.run("-m", "pip", "-q", *arguments, **variables):
+        """Run the pip of this process quietly for this environment; end the script if it fails."""
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), "-q", *map(str, arguments)]
+        environment = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ, **variables}
+        if status := subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
             sys.exit(status)
 
 

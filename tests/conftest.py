@@ -88,12 +88,16 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What mypy knows of the standard library serves all tests of this process.
+    """What mypy knows of the standard library, from a check of this package, serves all tests of a process.
 
     It may not serve two: modules of tests have equal names, and mypy would read those of the other.
     """
+    directory = tmp_path_factory.getbasetemp() / "mypy"
+    known = Path(os.environ.get("MYPY_CACHE_DIR", Path(__file__).parents[1] / ".mypy_cache"))
+    if known.is_dir():
+        shutil.copytree(known, directory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MYPY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "mypy"))
+        patch.setenv("MYPY_CACHE_DIR", str(directory))
         yield
 
 

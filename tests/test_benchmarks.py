@@ -19,6 +19,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Any:
     return published
 
 
+@pytest.mark.slow
 def test_packages_are_compared() -> None:
     command = [sys.executable, "scripts/bench_packages.py", "--quick"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

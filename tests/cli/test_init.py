@@ -136,6 +136,9 @@ def test_a_new_project_installs_and_passes_its_tests(
     assert_passed(environment.run("-m", "pytest", cwd=project))
     (about,) = environment.prefix.glob("**/my_project-0.1.0.dist-info/WHEEL")
     assert "Tag: py3-none-any" in about.read_text(encoding="utf-8")
+    installed = uv("pip", "list", "--python", environment.prefix)
+    assert "cuda-ext" in installed
+    assert not re.search("nvrtc|nvfatbin|cmake|ninja|scikit|setuptools", installed)
     if backend == "setuptools":
         assert_typed(project, environment)
 

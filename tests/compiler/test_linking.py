@@ -14,6 +14,8 @@ from cuda_ext.toolchain import cuda_packages
 from tests.fixtures.device_code import module, nvcc, nvrtc, unit
 from tests.fixtures.linked_programs import PROGRAMS, WITH_IMAGES, link_program
 
+KINDS: tuple[ImageKind, ...] = ("cubin", "ptx", "ltoir")
+
 
 @pytest.mark.parametrize(
     ("name", "compiler"),
@@ -38,8 +40,14 @@ def test_a_program_is_linked(name: str, compiler: Callable[[], Compiler]) -> Non
     assert not any(image.names for image in images)
 
 
-@pytest.mark.parametrize("kind", ["cubin", "ptx", "ltoir"])
-@pytest.mark.parametrize("name", WITH_IMAGES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [  # in CI one kind for each program, in turn
+        pytest.param(name, kind, marks=[pytest.mark.slow] * (row % len(KINDS) != column))
+        for row, name in enumerate(WITH_IMAGES)
+        for column, kind in enumerate(KINDS)
+    ],
+)
 def test_a_program_is_linked_with_an_image(name: str, kind: ImageKind) -> None:
     compiled = link_program(PROGRAMS[name], ("sm_90",), nvrtc(), kind)
     assert tuple(kernel.expression for kernel in compiled.manifest.kernels) == PROGRAMS[name].kernels

@@ -38,9 +38,13 @@ GENERATED = {"reference/configuration.md"}
 BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERATED}
 # Done in an environment with nothing in it: what is read first, and what takes another CUDA than tests do.
 FROM_NOTHING = ["tutorials/start.md", "how-to/drivers.md"]
-# Pages whose tools take many seconds. Tests in builder/ have the same: test_triton and test_cutile kernels,
-# scheduler/test_named_executor clusters, and sources/test_compilation_database clangd.
-SLOW = {"how-to/cluster.md", "how-to/cmake.md", "how-to/cutile.md", "how-to/editors.md", "how-to/triton.md"}
+# Pages whose tools take many seconds. Tests in builder/ have the same: test_triton, test_cutile and
+# test_tile_cpp kernels, scheduler/test_named_executor clusters, and sources/test_compilation_database clangd.
+# Those in integrations/ have CMake.
+SLOW = {
+    *("how-to/cluster.md", "how-to/cmake.md", "how-to/cutile.md", "how-to/editors.md", "how-to/tile.md"),
+    *("how-to/from-nvcc-in-cmake.md", "how-to/triton.md", "tutorials/from-triton.md"),
+}
 RUN = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
 with_each_page = pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN]

@@ -97,7 +97,7 @@ SIGNATURES = {
     ],
 }
 SYMBOLS = {"dynamic_parallelism": {"int launches"}}
-QUICK = {"function_pointers", "macro_kernels", "vendored_tree"}  # with nvcc; the others take seconds each
+QUICK = {"function_pointers"}  # with nvcc, which takes seconds for each
 
 
 def test_every_project_is_tested() -> None:

@@ -123,6 +123,9 @@ class Extension:
         return self.printed[-1]
 
 
+# CI leaves out what follows: test_init installs a new project of scikit-build-core, too, and runs its tests.
+
+
 @pytest.fixture(scope="module")
 def extension(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Extension:
     directory = tmp_path_factory.mktemp("extension")
@@ -144,6 +147,7 @@ def test_the_extension_lists_its_kernels(extension: Extension) -> None:
     assert lines[-1] == NO_GPU or len([line for line in lines if " ok " in line]) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_tests_of_the_extension_report_skips(extension: Extension) -> None:
     without_gpu = (
@@ -152,6 +156,7 @@ def test_the_tests_of_the_extension_report_skips(extension: Extension) -> None:
     assert without_gpu or "7 passed" in extension.tests
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_the_wheel_has_the_extension_and_the_package(extension: Extension) -> None:
     (record,) = extension.session.environment.prefix.glob("lib/*/site-packages/example_extension-*/RECORD")
@@ -171,6 +176,7 @@ def test_the_wheel_has_the_extension_and_the_package(extension: Extension) -> No
     }
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_installing_the_wheel_installs_no_compiler(extension: Extension) -> None:
     found = extension.session.type("pip list --format freeze")
@@ -178,6 +184,7 @@ def test_installing_the_wheel_installs_no_compiler(extension: Extension) -> None
     assert not re.search("nvrtc|nvfatbin|cmake|ninja|nanobind|scikit", found)
 
 
+@pytest.mark.slow
 @pytest.mark.network
 def test_errors_in_cpp_are_exceptions(extension: Extension) -> None:
     if cuda_ext.gpu_available():

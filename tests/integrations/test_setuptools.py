@@ -400,9 +400,8 @@ def isolated(cuda_ext_wheel: Path) -> dict[str, Any]:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize(
-    "front_end", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("pip", "build")), "uv"]
-)
+@pytest.mark.slow  # test_init installs a project with isolation, too
+@pytest.mark.parametrize("front_end", ["pip", "build", "uv"])
 def test_an_isolated_build(
     front_end: str, isolated: dict[str, Any], package_src_layout: Path, tmp_path: Path
 ) -> None:

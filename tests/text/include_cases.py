@@ -51,6 +51,8 @@ BY_NVCC = (
     *("next_below", "next_beside", "next_split", "link_looks_beside", "link_of_link", "link_and_target_once"),
     *("twins_of_counter", "twins_of_definitions", "same_name_once", "mark", "mac"),
 )
+# One of each way in which nvcc finds a header. The host compiler and NVRTC, compared in CI, read all cases.
+QUICKLY_BY_NVCC = {"macro_beside", "has_by_parameter", "next", "link_looks_beside", "twins_of_definitions"}
 
 
 def asks(condition: str, before: str = "") -> Case:

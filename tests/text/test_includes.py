@@ -23,7 +23,7 @@ from cuda_ext.text.macros import find_macros
 from cuda_ext.toolchain.programs.nvcc_inputs import write_files
 from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.fixtures.device_code import module, nvcc
-from tests.text.include_cases import BY_NVCC, CASES, INCLUDE_DIRS, TREE, Case
+from tests.text.include_cases import BY_NVCC, CASES, INCLUDE_DIRS, QUICKLY_BY_NVCC, TREE, Case
 
 SOURCE = "device/a.cu"
 COMPUTE_80 = Architecture.parse("compute_80")
@@ -114,7 +114,9 @@ def test_all_that_a_host_compiler_reads_is_gathered(name: str, tmp_path: Path) -
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("name", BY_NVCC)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICKLY_BY_NVCC)) for n in BY_NVCC]
+)
 def test_nvcc_reads_what_plain_nvcc_reads(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     root = written(tmp_path, case)

@@ -248,7 +248,7 @@ def misuse(x: Any) -> None:
 """
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@pytest.mark.parametrize("tool", ["mypy", pytest.param("pyright", marks=pytest.mark.slow)])
 def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> None:
     names = ("fit", "ns::fit", "Variants")
     variants = [named(name, "large<float>: n > 3", "simple") for name in names]

@@ -24,6 +24,9 @@ from tests.fixtures.device_code import module, unit
 pytestmark = pytest.mark.xdist_group("types")
 
 ROOT = Path(__file__).parents[3]
+# pyright takes seconds each time: in CI it reads the stubs of all kinds of kernels and of arguments.
+with_each_tool = pytest.mark.parametrize("tool", ["mypy", "pyright"])
+with_mypy_first = pytest.mark.parametrize("tool", ["mypy", pytest.param("pyright", marks=pytest.mark.slow)])
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -310,7 +313,7 @@ def assert_misuses_are_reported(
     assert sorted(set(check(tool, package, directory, *map("".join, users)))) == expected
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@with_each_tool
 def test_correct_uses_are_accepted_and_wrong_ones_are_reported(package, tool, tmp_path):
     def imported(text: str) -> str:
         """A module that is not exported lacks brackets only."""
@@ -386,7 +389,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@with_each_tool
 def test_arguments_of_each_kind_are_checked(tool, tmp_path):
     package = generate(module(KINDS + "__constant__ float weights[9];"))
     lines = VALUES.splitlines()
@@ -414,7 +417,7 @@ def test_kernels_with_the_same_parameters_share_their_call():
     assert text.count("(float* x)") < 5 * len(instantiate)
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@with_mypy_first
 def test_kernels_are_chosen_by_the_names_of_template_parameters(package, tool, tmp_path):
     manifest = manifest_file.loads(package.files["manifest.json"], "manifest.json")
     reduce = next(kernel for kernel in manifest.kernels if "double, 256" in kernel.expression)
@@ -450,7 +453,7 @@ kernels.ns.inner.reduce(0, 0, N="wide", T="float", grid=1, block=1)
     assert {line for _, line in found} == {first + 1, first + 2, first + 3}
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@with_mypy_first
 def test_a_grid_in_brackets_is_typed(package, tool, tmp_path):
     """Where images fix launches, as those of Triton do, brackets take a grid."""
     manifest = manifest_file.loads(package.files["manifest.json"], "manifest.json")
@@ -482,7 +485,7 @@ kernels.ns.plain["int"](1)
     assert {line - first for _, line in found} == {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+@with_mypy_first
 def test_unusual_names_cause_no_conflicts(awkward, tool, tmp_path):
     right = """
 from typing import Any

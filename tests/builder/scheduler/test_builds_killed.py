@@ -170,7 +170,7 @@ NVCC = pytest.mark.host_compiler
         pytest.param("nvrtc", signal.SIGINT, False, id="interrupted"),
         pytest.param("nvrtc", signal.SIGTERM, False, id="terminated"),
         pytest.param("nvrtc", signal.SIGKILL, False, id="killed"),
-        pytest.param("nvcc", signal.SIGINT, True, id="nvcc ctrl-c", marks=NVCC),
+        pytest.param("nvcc", signal.SIGINT, True, id="nvcc ctrl-c", marks=[NVCC, pytest.mark.slow]),
         pytest.param("nvcc", signal.SIGKILL, False, id="nvcc killed", marks=NVCC),
     ],
 )
