@@ -120,7 +120,8 @@ def _compare(project: Project, launches: Sequence[Launch], write: bool) -> None:
     name = shorten_path(file)
     for each in missing:
         total = format_count(sum(launch.times for launch in each.launches), "launch", "launches")
-        lines = [f"{name}: {each.module.where}: {total} in {each.source} not built:"]
+        kernel = f"{each.launches[0].kernel} in {each.source}"
+        lines = [f"{name}: {each.module.where}: {total} of {kernel} not built:"]
         lines += [*each.instantiations, *(f"left out: {note}" for note in each.notes)]
         click.echo("\n  ".join(lines), err=not write)
     if write:

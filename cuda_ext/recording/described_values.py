@@ -82,9 +82,7 @@ def describe_arguments(values: Mapping[str, Any]) -> Iterator[Argument]:
                 {f"{name}.{each}": getattr(value, each) for each in value.__members__}
             )
         else:
-            number = plain_value(value)
-            number = (
-                float(number) if isinstance(number, numbers.Real) and not isinstance(number, int) else number
-            )
-            text = repr(number) if isinstance(number, int | float) else ""
+            number, text = plain_value(value), ""
+            if isinstance(number, numbers.Real):
+                text = repr(number if isinstance(number, int) else float(number))
             yield Argument(name, str(getattr(value, "dtype", "")), value=text)

@@ -85,11 +85,11 @@ def _widest(one: str, other: str) -> str:
 
 def unite(
     wanted: Mapping[str, int], built: Iterable[Instantiation], function: PythonFunction
-) -> Iterator[Instantiation | str]:
-    """Yield instantiations of `function` for all that are `wanted`, with the numbers of their launches.
+) -> tuple[list[str], list[str]]:
+    """Return instantiations of `function` for all that are `wanted`, with the numbers of their launches.
 
     Kernels of one name, of which some may be `built`, have one type for each number, and one set of options:
-    the widest type, and the options that were launched most. A text says what is left out.
+    the widest type, and the options that were launched most. The second list says what is left out.
     """
     ordered = [parse_instantiation(text) for text in sorted(wanted, key=lambda text: -wanted[text])]
     widest: dict[tuple[object, str], str] = {}
@@ -99,7 +99,8 @@ def unite(
             before = widest.setdefault((name, p.argument), p.type)
             widest[name, p.argument] = _widest(before, p.type) or before
     taken = dict(_identity(each, function) for each in built if not each.configuration)
-    found: dict[str, set[str]] = {}  # and all that each stands for
+    found: list[Instantiation] = []
+    left_out: list[str] = []
     for each in ordered:
         name, _ = _identity(each, function)
         types = (_widest(p.type, widest[name, p.argument]) or p.type for p in each.parameters)
@@ -110,18 +111,24 @@ def unite(
             own = dict(_identity(one, function) for one in possible.alternatives)
             if all(taken.get(name, fixed) == fixed for name, fixed in own.items()):
                 taken |= own
-                kernels = {str(one.without_hints()) for one in possible.alternatives}
-                found[str(possible)] = kernels | {str(one) for one in possible.alternatives}
+                found.append(possible)
                 break
         else:
-            yield f"{each}: a kernel of this name has other types or options"
+            left_out.append(f"{each}: a kernel of this name has other types or options")
+    return [*_without_repetition(found)], left_out
+
+
+def _without_repetition(found: Iterable[Instantiation]) -> Iterator[str]:
+    """Yield those that stand for kernels which no other has. A launch takes the first whose hints hold."""
+    kernels: set[str] = set()
     hinted: Counter[str] = Counter()
-    # A launch takes the first kernel whose hints hold.
-    for each in sorted(map(parse_instantiation, found), key=lambda each: -sum(map(len, each.conditions))):
+    for each in sorted(found, key=lambda each: (-sum(map(len, each.conditions)), -len(each.alternatives))):
         plain = str(each.without_hints())
-        if hinted[plain] < _MOST_HINTS and not any(found[str(each)] < other for other in found.values()):
+        own = {str(kernel) for one in each.alternatives for kernel in (one, one.without_hints())}
+        if not own <= kernels and hinted[plain] < _MOST_HINTS:
+            kernels |= own
             hinted[plain] += 1
-            yield each
+            yield str(each)
 
 
 def _identity(each: Instantiation, function: PythonFunction) -> tuple[object, object]:

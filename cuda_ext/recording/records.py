@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
 from cuda_ext.errors import CudaExtError
 from cuda_ext.facts.codec import parse_json, plain, reader
 from cuda_ext.filesystem.regular_file import read_file
@@ -57,9 +58,14 @@ class Launch(NamedTuple):
     times: int = 1
 
     @property
+    def is_python(self) -> bool:
+        """True for a function in Python."""
+        return self.source.endswith(".py")
+
+    @property
     def kernel(self) -> str:
         """The name of the kernel without types and constants."""
-        return self.instantiation.partition("(" if self.source.endswith(".py") else "<")[0]
+        return self.instantiation.partition("(" if self.is_python else "<")[0]
 
 
 class RecordError(CudaExtError):
@@ -87,6 +93,8 @@ def read_records(directory: Path) -> list[Launch]:
         for number, line in enumerate(read_file(str(file)).split(b"\n")[:-1], 1):
             try:
                 launch: Launch = reader(Launch)(parse_json(line.decode()), iter(()))
+                if launch.is_python:
+                    parse_instantiation(launch.instantiation)
             except (ValueError, RecursionError) as error:
                 remedy = "remove this file, and record again"
                 problem = f"is not the record of a launch: {error}"

@@ -62,9 +62,7 @@ def watch_functions(module: Any) -> None:
     def recorded_run(self: Any, /, *arguments: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         if not warmup and not getattr(_measuring, "now", False):
             record(self.__name__, lambda: _of_triton(self, arguments, named, grid))
-        if recording().replaces:
-            return None
-        return run(self, *arguments, grid=grid, warmup=warmup, **named)
+        return None if recording().replaces else run(self, *arguments, grid=grid, warmup=warmup, **named)
 
     module.JITFunction.run = recorded_run
 
@@ -108,8 +106,7 @@ def watch_tiles(module: Any) -> None:
     launch = module.launch
 
     def recorded_launch(stream: Any, grid: Any, kernel: Any, arguments: Any, /, **named: Any) -> Any:
-        function = kernel._annotated_function
-        record(function.pyfunc.__name__, lambda: _of_tile(function, arguments, grid))
+        record("ct.launch", lambda: _of_tile(kernel._annotated_function, arguments, grid))
         return None if recording().replaces else launch(stream, grid, kernel, arguments, **named)
 
     module.launch = recorded_launch
@@ -134,7 +131,8 @@ def _of_python(
     typed = {parameter.name for parameter in each.parameters}
     arguments = describe_arguments({name: value for name, value in arrays.items() if name in typed})
     file = recording().relative(code.__code__.co_filename)
-    return Launch(kind, code.__module__, file, str(each), tuple(arguments), tuple(map(int, grid)))
+    parse_instantiation(text := str(each))  # a function without a name cannot be listed
+    return Launch(kind, code.__module__, file, text, tuple(arguments), tuple(map(int, grid)))
 
 
 def watch_raw_kernels(module: Any) -> None:

@@ -17,6 +17,7 @@ SOFTMAX = Launch(
     (4,),
 )
 FILL = Launch("module", "p.kernels", "device/fill.cu", "fill", grid=(1, 2, 3), block=(32,), shared=4096)
+DAMAGED = write_line(SOFTMAX._replace(instantiation="softmax(x: *fp16"))[:-1]
 
 
 def test_what_is_written_is_read_in_order(tmp_path: Path) -> None:
@@ -32,7 +33,8 @@ def test_a_process_that_was_killed_while_it_wrote_loses_that_launch_alone(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"kind": "vulkan"}', write_line(FILL)[:-3]]
+    "line",
+    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"kind": 1}', write_line(FILL)[:-3], DAMAGED],
 )
 def test_damage_is_named(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "1.jsonl").write_bytes(write_line(FILL) + line + b"\n")

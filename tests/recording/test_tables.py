@@ -337,9 +337,9 @@ def test_the_command_adds_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (status, output) == (1, "")
     where = 'pyproject.toml: tool.cuda_ext.modules."p.kernels"'
     assert errors == (
-        f"{where}: 1 launch in device/axpy.cu not built:\n"
+        f"{where}: 1 launch of ns::axpy in device/axpy.cu not built:\n"
         "  ns::axpy<float, 1>\n"
-        f"{where}: 2 launches in device/scale.py not built:\n"
+        f"{where}: 2 launches of scale in device/scale.py not built:\n"
         f"  {FUNCTION}\n"
         "pyproject.toml: the table does not build what was launched; run cuda-ext record --write\n"
     )

@@ -1,11 +1,48 @@
-"""Begin recording in each Python process of a recorded program, whose PYTHONPATH begins with this directory.
+"""Record each Python process of a recorded program, whose PYTHONPATH begins with this directory.
 
-Python imports a module of this name when it starts. That of the user, if there is one, follows.
+Python imports a module of this name when it starts. That of the user, if there is one, follows. Nothing else
+is imported before the program imports a module whose launches are recorded.
 """
+
+from __future__ import annotations
 
 import os
 import sys
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# The modules to change, and the functions of `watched_launches` that do it.
+_WATCHED = {
+    "cuda_ext.runtime.launch.fast_launch": "watch_modules",
+    "triton.runtime.jit": "watch_functions",
+    "triton.runtime.autotuner": "watch_autotuner",
+    "cuda.tile": "watch_tiles",
+    "cupy": "watch_raw_kernels",
+}
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in _WATCHED:
+            return None
+        finders = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in finders)
+        spec = next(filter(None, specs), None)
+        if spec and spec.loader:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                if module.__name__ == name:  # archives have one loader for all modules
+                    launches = import_module("cuda_ext.recording.watched_launches")
+                    getattr(launches, _WATCHED[name])(module)
+
+            loader.exec_module = exec_module
+        return spec
 
 
 def _start() -> None:
@@ -14,11 +51,11 @@ def _start() -> None:
     sys.path[:] = [path for path in sys.path if path != here]
     if "CUDA_EXT_RECORD" in os.environ:
         try:
-            from cuda_ext.recording.watched_imports import watch
+            import_module("cuda_ext.recording")
         except ImportError as error:
             sys.stderr.write(f"cuda-ext record: nothing is recorded in {sys.executable}: {error}\n")
         else:
-            watch()
+            sys.meta_path.insert(0, _Finder())
     del sys.modules[__name__]
     try:
         import_module(__name__)  # that of the user
