@@ -192,7 +192,8 @@ def test_gpus_of_one_capability_are_told_apart_by_their_names(
     script = "from p import kernels\nkernels.scale(4096, 8192, 9, grid=1)"
     for one, other in ((1, 2), (2, 1)):
         tuned = [entry("NVIDIA H100 PCIe", one), entry("NVIDIA H200", other)]
-        write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
+        table = TABLE.replace("jit = false", "jit = true")
+        write_project(project, table, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
         (package,) = build_with(project)
         (tmp_path / str(one)).mkdir()
         write_importable(package, tmp_path / str(one))
@@ -200,6 +201,10 @@ def test_gpus_of_one_capability_are_told_apart_by_their_names(
             settings = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_NAMES": gpu}
             done = run_script(script, tmp_path / str(one), **settings)
             assert f"Li64ELi{more}E" in done.launches[0], gpu
+    # Another GPU takes the default, compiled on demand.
+    settings = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_CAPABILITY": "80"}
+    done = run_script(script, tmp_path / "1", **settings, CUDA_EXT_CACHE_DIR=str(tmp_path / "cache"))
+    assert "Li128ELi1EEvPKT_PS0_i grid=1,1,1 block=128,1,1 shared=512" in done.launches[0]
 
 
 def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
@@ -218,6 +223,71 @@ def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
     tuned[0]["cache"] = {"64,1": {"TILE": 64, "MORE": 1, "time": "InvalidConfig"}}
     write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
     assert "tuned[0]: has no configuration with a time" in refusal(project)
+
+
+DECORATED = """
+import triton
+import triton.language as tl
+
+def prune(configs, named_args, **_):
+    return configs[:1]
+
+CONFIGS = [triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128) for w in (1, 4)]
+
+@triton.autotune(configs=CONFIGS, key=["n"], prune_configs_by={"early_config_prune": prune})
+@triton.jit
+def double(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+"""
+OF_FUNCTION = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/*.py"]
+emit = "cubin"
+architectures = ["sm_90"]
+
+[[tool.cuda_ext.modules."p.kernels".tune]]
+kernel = "double"
+when = "num_warps == 1 or BLOCK == 64"
+grid = "cdiv(n, BLOCK)"
+arrays = { out = "n", x = "n" }
+
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/double.py"]
+instantiate = ["double(out: *fp32, x: *fp32, n: i32)"]
+"""
+
+
+def test_candidates_of_a_function_are_those_of_its_decorator(
+    tune: Tune, project: Path, tmp_path: Path, fake_driver: Path
+) -> None:
+    pytest.importorskip("triton", reason="Triton runs under Linux only")
+    config = {"kwargs": {"BLOCK": 64}, "num_warps": 1, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+    slower = {**config, "kwargs": {"BLOCK": 128}}
+    timings = [[slower, [0.3, 0.2, 0.4]], [config, [0.1, 0.1, 0.1]], [config, [float("inf")] * 3]]
+    dtypes = ["torch.float32", "torch.float32"]
+    entry = {"kernel": "double", "device": "sm_90", "key": [6400, *dtypes], "config": slower, "time": 1.5}
+    tuned = [{"device": "sm_90", "key": [100, *dtypes], "configs_timings": timings}, entry]
+    files = {"device/double.py": DECORATED, "tuning/double.json": json.dumps({"tuned": tuned})}
+    root, log = write_project(tmp_path / "q", OF_FUNCTION, files), list[str]()
+    (package,) = build_with(root, log)
+    said = "\n".join(log)
+    assert "tuning/double.json: 3 of 3 entries used" in said
+    assert "prune_configs_by of double is not run: 3 configurations are candidates" in said
+    assert len(package.kernels) == 3
+    write_importable(package, tmp_path)
+    script = """
+    from p import kernels
+    for n in (50, 799, 801):
+        kernels.double(4096, 8192, n, grid=lambda given: -(-given["n"] // given["BLOCK"]))
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    grids = [launch.partition("grid=")[2].partition(" shared")[0] for launch in done.launches]
+    assert grids == ["1,1,1 block=32,1,1", "13,1,1 block=32,1,1", "7,1,1 block=32,1,1"]
+    tune("--case", "n=64", site=tmp_path)
+    (found, _) = json.loads((project / "tuning/double.json").read_text())["tuned"]
+    assert (found["kernel"], found["key"]) == ("double", [64, *dtypes])
+    assert found["compiler"].startswith("Triton ")
 
 
 FAULTS = {
