@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,7 @@ from cuda_ext.runtime.module import library_of
 from cuda_ext.text.expressions import evaluate
 from cuda_ext.tuning.measure import Bench
 from cuda_ext.tuning.measuring_process import ROUNDS, Reply
-from cuda_ext.tuning.results import Results, spell_configuration
+from cuda_ext.tuning.results import Entry, Results, spell_configuration
 
 Case: TypeAlias = Mapping[str, Any]
 
@@ -62,33 +62,31 @@ class Campaign:
         launch takes with the other candidates instead. Return True if no candidate fails.
         """
         driver = open_driver()
-        device = driver.current_device()
-        version = ".".join(map(str, driver.version))
+        device, version = driver.current_device(), ".".join(map(str, driver.version))
         self.say(f"{device.name}, sm_{device.capability}, CUDA {version}")
         machine = {"device": device.name, "sm": device.capability, "driver": version}
         is_good = True
         for variants, tuning in self._tuned(names):
-            function = variants.name.partition("<")[0]
-            given = [
-                case for key in dict.fromkeys(("", function, variants.name)) for case in cases.get(key, ())
-            ]
+            results = Results(directory / tuning.file, tuning.key) if directory else None
+            own = dict.fromkeys(("", variants.name.partition("<")[0], variants.name))
+            given = [case for name in own for case in cases.get(name, ())]
             for case in given or ([] if directory else _measured_cases(variants, tuning)):
-                if time.monotonic() > self.end:
-                    self.say("the time is over")
-                    return is_good
                 title = f"{variants.name} {spell_values(case)}"
                 listed = self.bench.ask(variants.name, case)
                 if "failed" in listed:
                     self.say(f"{title}: cannot be measured: {listed['failed']}")
                     is_good = False
                     continue
-                results = Results(directory / tuning.file, tuning.key) if directory else None
-                replies, note = self._measure(title, variants.name, case, listed, machine, results)
-                compared = listed["candidates"][-1] if results else listed["taken"]
-                name = "the default" if results else "what launches take"
-                text = _summarize(listed["candidates"], replies, compared, name)
-                self.say(f"{title}: {text}{note}")
+                common = {**machine, **listed["entry"]}
+                entries = [{**common, "config": spell_configuration(c)} for c in listed["candidates"]]
+                replies, note = self._measure(
+                    title, variants.name, case, listed["candidates"], entries, results
+                )
+                self.say(f"{title}: {_summarize(listed, replies, is_check=not directory)}{note}")
                 is_good = is_good and not any("failed" in reply for reply in replies.values())
+                if time.monotonic() > self.end:
+                    self.say("the time is over")
+                    return is_good
         return is_good
 
     def _tuned(self, names: Sequence[str]) -> list[tuple[Variants, Tuning]]:
@@ -102,48 +100,45 @@ class Campaign:
         return [(v, t) for v, t in found if not names or {v.name, v.name.partition("<")[0]} & {*names}]
 
     def _measure(
-        self, title: str, name: str, case: Case, listed: Reply, machine: Reply, results: Results | None
+        self,
+        title: str,
+        name: str,
+        case: Case,
+        candidates: Sequence[Mapping[str, str]],
+        entries: Sequence[Entry],
+        results: Results | None,
     ) -> tuple[dict[int, Reply], str]:
-        """Return what was measured of the candidates in `listed`, now or before, and a note about it."""
-        candidates = listed["candidates"]
-        common = {**machine, **listed["entry"]}
-        entries = [{**common, "config": spell_configuration(each)} for each in candidates]
+        """Return what was measured of `candidates`, now or before, and a note about it.
+
+        The last one is the default. Each reply completes one of `entries`, and is written to `results`.
+        """
         known = results.find(entries) if results else {}
         if len(known) == len(candidates) and any(each.get("runs") == ROUNDS[-1] for each in known.values()):
             return known, " (measured before)"
-        replies: dict[int, Reply] = {}
-        times: list[float] = []
-        for number, reply in self._rounds(title, name, case, candidates):
-            replies[number] = {n: float(f"{v:.4g}") if isinstance(v, float) else v for n, v in reply.items()}
-            if results:
-                results.add({**entries[number], **replies[number]})
-            if number == len(candidates) - 1 and "time" in reply:
-                times.append(reply["time"])
-        drift = max(times[0], times[-1]) / min(times[0], times[-1]) if times else 1.0
-        if drift < _DRIFT:
-            return replies, ""
-        note = f"; the default took {drift:.2f} times as long in another round: the GPU is busy or throttles"
-        return replies, note
-
-    def _rounds(
-        self, title: str, name: str, case: Case, candidates: Sequence[Mapping[str, str]]
-    ) -> Iterator[tuple[int, Reply]]:
-        """Measure `candidates`, of which the last one is the default, until the time is over; yield each."""
         default = len(candidates) - 1
         remaining = [default, *range(default)]
+        measured: dict[int, Reply] = {}
+        times: list[float] = []
         for stage, (turns, most, slower) in enumerate(_ROUNDS):
             replies: dict[int, list[Reply]] = {number: [] for number in remaining}
             for done, number in enumerate(remaining * turns):
                 if time.monotonic() > self.end:
-                    return
+                    return measured, ""
                 self.show(f"{title}: round {stage + 1}, {done + 1} of {len(remaining) * turns}")
                 replies[number].append(self.bench.ask(name, case, candidates[number], stage))
-                yield number, _middle(replies[number])
-            times = {n: _middle(own).get("time", float("inf")) for n, own in replies.items()}
-            near = sorted(
-                (n for n in times if times[n] <= slower * min(times.values())), key=times.__getitem__
-            )
-            remaining = [default, *(number for number in near[:most] if number != default)]
+                measured[number] = _middle(replies[number])
+                if results:
+                    results.add({**entries[number], **measured[number]})
+            near = {n: measured[n].get("time", float("inf")) for n in remaining}
+            order = sorted(near, key=near.__getitem__)
+            order = [n for n in order[:most] if near[n] <= slower * near[order[0]]]
+            remaining = [default, *(number for number in order if number != default)]
+            times.append(near[default])
+        drift = max(times[0], times[-1]) / min(times[0], times[-1])
+        if drift < _DRIFT:
+            return measured, ""
+        note = f"; the default took {drift:.2f} times as long in another round: the GPU is busy or throttles"
+        return measured, note
 
 
 def _middle(replies: Sequence[Reply]) -> Reply:
@@ -158,28 +153,23 @@ def _measured_cases(variants: Variants, tuning: Tuning) -> list[Case]:
     return [dict(zip(tuning.key, key, strict=False)) for key in measured]
 
 
-def _summarize(
-    candidates: Sequence[Mapping[str, str]],
-    replies: Mapping[int, Reply],
-    compared: Mapping[str, str],
-    name: str,
-) -> str:
-    """Write a line about the fastest candidate, and how it compares with another one of this `name`."""
+def _summarize(listed: Reply, replies: Mapping[int, Reply], is_check: bool) -> str:
+    """Write a line about the fastest candidate, compared with the default, or with what launches take."""
+    name, other = "the default", len(listed["candidates"]) - 1
+    if is_check:
+        name, other = "what launches take", listed["candidates"].index(listed["taken"])
+    spelled = {number: spell_values(listed["candidates"][number]) for number in replies}
+    failures = [f"{spelled[n]} {reply['failed']}" for n, reply in replies.items() if "failed" in reply]
     timed = [number for number in replies if "time" in replies[number]]
-    failures = [
-        f"{spell_values(candidates[number])} {reply['failed']}"
-        for number, reply in replies.items()
-        if "failed" in reply
-    ]
+    count = (
+        f"{len(failures)} of {len(listed['candidates'])} candidates fail: {failures[0]}" if failures else ""
+    )
     if not timed:
-        return f"all {len(failures)} candidates fail: {', '.join(failures[:1])}"
+        return count or "not measured"
     best = min(timed, key=lambda number: (-replies[number]["runs"], replies[number]["time"]))
-    text = f"{replies[best]['time']:.4g} us with {spell_values(candidates[best])}"
-    other = candidates.index(compared)
+    text = f"{replies[best]['time']:.4g} us with {spelled[best]}"
     if other == best:
         text += f", {name}"
     elif other in timed:
         text += f", {replies[other]['time'] / replies[best]['time']:.2f} times as fast as {name}"
-    if failures:
-        return f"{text}; {len(failures)} of {len(candidates)} candidates fail: {failures[0]}"
-    return f"{text}; the results of {len(timed)} agree"
+    return f"{text}; {count or f'the results of {len(timed)} agree'}"

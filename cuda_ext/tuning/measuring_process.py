@@ -92,8 +92,9 @@ class _MeasuredCase:
             self._inputs.compare(self._expected, self._tuning.tolerance)
         time, spread = self._timer.warm(launch, ROUNDS[stage])
         is_last = stage == len(ROUNDS) - 1
-        cold = {"cold": self._timer.cold(launch, _COLD)} if is_last else {}
-        return {"time": time, "spread": spread, **cold, "runs": ROUNDS[stage]}
+        times = {"time": time, "spread": spread}
+        times |= {"cold": self._timer.cold(launch, _COLD)} if is_last else {}
+        return {**{name: float(f"{each:.4g}") for name, each in times.items()}, "runs": ROUNDS[stage]}
 
     def _launch_of(self, candidate: Kernel) -> Callable[[], Any]:
         facts = candidate._kernel
