@@ -115,7 +115,7 @@ def _recorded_cases(project: Path) -> dict[str, list[dict[str, object]]]:
             elif "." not in each.name:
                 with suppress(ValueError, SyntaxError):
                     case[each.name] = literal_eval(each.value)
-        own = cases.setdefault(launch.kernel.partition("<")[0], [])
+        own = cases.setdefault(launch.kernel, [])
         if case not in own:
             own.append(case)
     return cases

@@ -79,9 +79,7 @@ class Campaign:
                     continue
                 common = {**machine, **listed["entry"]}
                 entries = [{**common, "config": spell_configuration(c)} for c in listed["candidates"]]
-                replies, note = self._measure(
-                    title, variants.name, case, listed["candidates"], entries, results
-                )
+                replies, note = self._measure(variants.name, case, listed["candidates"], entries, results)
                 self.say(f"{title}: {_summarize(listed, replies, is_check=not directory)}{note}")
                 is_good = is_good and not any("failed" in reply for reply in replies.values())
                 if time.monotonic() > self.end:
@@ -101,7 +99,6 @@ class Campaign:
 
     def _measure(
         self,
-        title: str,
         name: str,
         case: Case,
         candidates: Sequence[Mapping[str, str]],
@@ -124,7 +121,8 @@ class Campaign:
             for done, number in enumerate(remaining * turns):
                 if time.monotonic() > self.end:
                     return measured, ""
-                self.show(f"{title}: round {stage + 1}, {done + 1} of {len(remaining) * turns}")
+                now = f"round {stage + 1}, {done + 1} of {len(remaining) * turns}"
+                self.show(f"{name} {spell_values(case)}: {now}")
                 replies[number].append(self.bench.ask(name, case, candidates[number], stage))
                 measured[number] = _middle(replies[number])
                 if results:
@@ -135,7 +133,7 @@ class Campaign:
             remaining = [default, *(number for number in order if number != default)]
             times.append(near[default])
         drift = max(times[0], times[-1]) / min(times[0], times[-1])
-        if drift < _DRIFT:
+        if not _DRIFT <= drift < float("inf"):
             return measured, ""
         note = f"; the default took {drift:.2f} times as long in another round: the GPU is busy or throttles"
         return measured, note
@@ -161,15 +159,15 @@ def _summarize(listed: Reply, replies: Mapping[int, Reply], is_check: bool) -> s
     spelled = {number: spell_values(listed["candidates"][number]) for number in replies}
     failures = [f"{spelled[n]} {reply['failed']}" for n, reply in replies.items() if "failed" in reply]
     timed = [number for number in replies if "time" in replies[number]]
-    count = (
-        f"{len(failures)} of {len(listed['candidates'])} candidates fail: {failures[0]}" if failures else ""
-    )
+    verdict = f"the results of {len(timed)} agree"
+    if failures:
+        verdict = f"{len(failures)} of {len(listed['candidates'])} candidates fail: {failures[0]}"
     if not timed:
-        return count or "not measured"
+        return verdict
     best = min(timed, key=lambda number: (-replies[number]["runs"], replies[number]["time"]))
     text = f"{replies[best]['time']:.4g} us with {spelled[best]}"
     if other == best:
         text += f", {name}"
     elif other in timed:
         text += f", {replies[other]['time'] / replies[best]['time']:.2f} times as fast as {name}"
-    return f"{text}; {count or f'the results of {len(timed)} agree'}"
+    return f"{text}; {verdict}"

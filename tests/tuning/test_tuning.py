@@ -393,13 +393,13 @@ def test_wrong_calls_are_answered(tune: Tune) -> None:
 
 
 def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:
-    array = {"type": "float*", "dtype": "float32", "shape": [10, 20]}
-    arguments = [{"name": "x", **array}, {"name": "y", **array}, {"name": "n", "type": "int", "value": "200"}]
+    array = {"dtype": "float32", "shape": [10, 20]}
+    arguments = [{"name": "x", **array}, {"name": "y", **array}, {"name": "n", "value": "200"}]
     launch = {
-        "kind": "cuda",
+        "kind": "module",
         "module": "p.kernels",
         "source": "device/scale.cu",
-        "kernel": "scale<float, 64, 1>",
+        "instantiation": "scale<float, 64, 1>",
     }
     line = json.dumps({**launch, "arguments": arguments})
     write_project(project, TABLE, {".cuda_ext/record/1.jsonl": f"{line}\n{line}\n"})

@@ -101,7 +101,7 @@ def _check_value(value: object, where: str) -> str:
 
 
 _SCALAR = scalar("a string, an integer or a boolean")
-_VALUE = Kind(_check_value, {"type": ["string", "integer", "boolean"]})
+VALUE = Kind(_check_value, {"type": ["string", "integer", "boolean"]})
 _EXPRESSION = string(description="A C++ name expression.").then(
     _check_expression, **{"not": {"anyOf": [{"pattern": r"^\s*$"}, {"pattern": _ABSENT}]}}
 )
@@ -109,7 +109,7 @@ EXPRESSION_PATTERN = string(
     'a string such as "reduce<{T}>"',
     description="A C++ name expression with placeholders, such as `reduce<{T}>`.",
 )
-VALUES = array(_VALUE, "an array of values", "add values")
+VALUES = array(VALUE, "an array of values", "add values")
 _PRODUCT: Schema = {
     **map_schema(rf"^{C_NAME}$", VALUES.schema),
     "properties": {"kernel": EXPRESSION_PATTERN.schema},

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cuda_ext.builder.config import kinds
 from cuda_ext.builder.config.instantiations import (
     EXPRESSION_PATTERN,
+    VALUE,
     VALUES,
     check_placeholders,
     multiply_out,
@@ -26,6 +27,7 @@ from cuda_ext.facts.launches import FixedLaunch
 from cuda_ext.text.brackets import split_arguments
 from cuda_ext.text.expressions import evaluate
 
+_BOOLEANS = {"true": "True", "false": "False"}
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _EXAMPLE = 'a table such as { kernel = "gemm<{TILE}>", TILE = [64, 128], key = ["n"], block = "TILE * 2" }'
 
@@ -103,29 +105,24 @@ def _check_tune(value: object, where: str) -> Tune:
             raise ConfigError("is missing", where=f"{where}.{key}", remedy=remedy)
     measuring = {name: given[name] for name in Tuning._fields if name in given}
     tuning = Tuning(f"tuning/{function.rpartition('::')[2]}.json", **{"key": (), **measuring})
-    default = {name: _spell(text) for name, text in given.get("default", {}).items()}
+    default = {name: _BOOLEANS.get(text, text) for name, text in given.get("default", {}).items()}
     made = Tune(where, function, tuning, is_python, given.get("when", ""), default)
     groups: dict[str, list[Candidate]] = {} if values else {function: []}
     for number, (chosen, text) in enumerate(multiply_out(pattern, values) if values else ()):
         if number == MOST_INSTANTIATIONS:
             raise ConfigError(f"stands for more than {MOST_INSTANTIATIONS:,} candidates", where=where)
-        configuration = {name: _spell(chosen[name]) for name in values if name in tuned}
+        configuration = {n: _BOOLEANS.get(chosen[n], chosen[n]) for n in values if n in tuned}
         name = function if is_python else _name_of(pattern, chosen, tuned)
         groups.setdefault(name, []).append(Candidate(text, configuration))
-    if is_python:
-        return replace(made, candidates={name: made.select(group) for name, group in groups.items() if group})
-    shape = given["block"], given.get("shared", "0")
-    launched = {n: [made.launched(each, *shape) for each in made.select(g)] for n, g in groups.items()}
-    return replace(made, candidates=launched)
+    selected = {name: made.select(group) for name, group in groups.items() if group or not is_python}
+    if not is_python:
+        shape = given["block"], given.get("shared", "0")
+        selected = {n: [made.launched(each, *shape) for each in group] for n, group in selected.items()}
+    return replace(made, candidates=selected)
 
 
 def _is_constant(text: str) -> bool:
-    return text in ("true", "false") or text.removeprefix("-").isdecimal()
-
-
-def _spell(text: str) -> str:
-    """Spell a value of the table as Python does."""
-    return text.title() if text in ("true", "false") else text if _is_constant(text) else repr(text)
+    return text in _BOOLEANS or text.removeprefix("-").isdecimal()
 
 
 def _name_of(pattern: str, values: Mapping[str, str], tuned: Set[str]) -> str:
@@ -159,7 +156,6 @@ _EXTENTS = Kind(
     lambda value, where: (_LISTED if isinstance(value, list) else _ALONE).check(value, where),
     {"anyOf": [_EXPRESSION.schema, _LISTED.schema]},
 )
-_ONE = Kind(lambda value, where: VALUES.check([value], where)[0], VALUES.schema["items"])
 _by_name = partial(kinds.mapping, ".", lambda *_: None, what="a table")
 # Keys that templates have. The decorator of a function may have its key, and its image has the block.
 _OF_TEMPLATES = {
@@ -170,7 +166,7 @@ _KEYS = {
     "kernel": EXPRESSION_PATTERN,
     "key": array(kinds.string(), "an array of names", _OF_TEMPLATES["key"]),
     "when": kinds.string('an expression such as "TILE * STAGES <= 512"', "take it out"),
-    "default": _by_name(_ONE).described("The constants of the default candidate; by default, the first."),
+    "default": _by_name(VALUE).described("The constants of the default candidate; by default, the first."),
     "block": _EXTENTS.described("The threads of a block: numbers or expressions of the constants."),
     "shared": _EXPRESSION.described("The dynamic shared memory of a block in bytes."),
     "grid": _EXTENTS.described("The grid of measurements: expressions of arguments and constants."),

@@ -107,14 +107,11 @@ class TunedSources:
         ]
 
     def _complete(self, choices: Sequence[Choice], candidates: Sequence[Configuration]) -> list[Choice]:
-        """Return `choices` with the default behind them, and with others if all are built."""
-        taken = [candidates[0], *(choice.configuration for choice in choices)]
-        others = [
-            Choice(each, ((Term(CANDIDATE, "==", number),),))
-            for number, each in enumerate(candidates if self._is_complete else ())
-            if each not in taken
-        ]
-        return [*choices, *others, Choice(candidates[0])]
+        """Return `choices` and the default; or all `candidates`, of which launches take the default."""
+        default, *others = candidates
+        if self._is_complete and others:
+            choices = [Choice(each, ((Term(CANDIDATE, "==", i),),)) for i, each in enumerate(others)]
+        return [*choices, Choice(default)]
 
     def _decorated(self, entry: Tune, unit: TranslationUnit) -> tuple[Tune, list[Configuration]]:
         """Return `entry` with its key, and the configurations; both may be those of the decorator."""
