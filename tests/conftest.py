@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fixtures.caches import create_empty_cache
+from cuda_ext.toolchain import process
+from tests.fixtures.caches import create_empty_cache, directory_of_all_processes
 
 pytest_plugins = [
     "tests.fixtures.loader",
@@ -28,13 +30,14 @@ _GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the files that ``xdist_group`` marks with one name in one process: they share costly fixtures."""
+    """Run files with own fixtures, and files that ``xdist_group`` marks with one name, in one process."""
     from xdist.scheduler import LoadScopeScheduling
 
     @functools.cache
     def group_of(file: str) -> str | None:
-        group = _GROUP.search((config.rootpath / file).read_text(encoding="utf-8"))
-        return group[1] if group else None
+        text = (config.rootpath / file).read_text(encoding="utf-8")
+        group = _GROUP.search(text)
+        return group[1] if group else file if 'scope="module"' in text else None
 
     class InGroups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -53,15 +56,10 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.getbasetemp()
-    return directory.parent if "PYTEST_XDIST_WORKER" in os.environ else directory
-
-
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache of all tests without one of their own; that of the user is neither read nor written."""
-    directory = _of_all_processes(tmp_path_factory) / "cache"
+    directory = directory_of_all_processes(tmp_path_factory) / "cache"
     directory.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("CUDA_EXT_CACHE_SIZE", "CUDA_EXT_REPORT", "CUDA_EXT_TRACE"):
@@ -77,7 +75,7 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if ccache is None:
         yield
         return
-    directory = _of_all_processes(tmp_path_factory)
+    directory = directory_of_all_processes(tmp_path_factory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", ccache)  # some tests have a PATH of their own
         patch.setenv("CCACHE_DIR", str(directory / "ccache"))
@@ -118,6 +116,22 @@ def one_worker() -> Iterator[None]:
     """A build starts one worker process: there are as many processes of pytest as cores already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MAX_JOBS", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks() -> Iterator[None]:
+    """Builds in tests start workers by forks, as builds of the command line do; imports take most of a build.
+
+    The processes of xdist have another thread, which only waits for messages.
+    """
+    threads = Path("/proc/self/task")
+    if not threads.is_dir() or sys.version_info >= (3, 12):  # which warns of any other thread
+        yield
+        return
+    own = len([*threads.iterdir()])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "can_fork", lambda: len([*threads.iterdir()]) <= own)
         yield
 
 

@@ -92,25 +92,25 @@ def test_a_header_that_appears_is_tried_again(tmp_path: Path, empty_cache: Path)
         assert embedded(build(project)["p.kernels"]) == ["device/fill.cu"]
 
 
-@pytest.mark.parametrize(
-    ("option", "reason"),
-    [
-        ('"-Xcompiler=-O2"', "was compiled with -Xcompiler=-O2, which NVRTC does not take"),
-        ('"-I/opt"', "was compiled with -I/opt, and other machines may have other files there"),
-    ],
-)
-def test_options_decide_without_a_trial(tmp_path: Path, option: str, reason: str) -> None:
-    override = (
-        f'[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/a.cu"]\noptions = [{option}]'
+def test_options_decide_without_a_trial(tmp_path: Path) -> None:
+    reasons = {
+        "-Xcompiler=-O2": "was compiled with -Xcompiler=-O2, which NVRTC does not take",
+        "-I/opt": "was compiled with -I/opt, and other machines may have other files there",
+    }
+    overrides = "".join(
+        f'[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
+        f'sources = ["device/{name}.cu"]\noptions = ["{option}"]\n'
+        for name, option in zip("ab", reasons, strict=True)
     )
-    write_project(
-        tmp_path, NVCC + override, {"device/a.cu": FILL.replace("fill", "a"), "device/fill.cu": FILL}
-    )
+    files = {f"device/{name}.cu": FILL.replace("fill", name) for name in ("a", "b", "fill")}
+    write_project(tmp_path, NVCC + overrides, files)
     log: list[str] = []
     package = build(tmp_path, log)["p.kernels"]
     assert embedded(package) == ["device/fill.cu"]
-    assert obstacles(package) == [f"device/a.cu {reason}", ""]
-    assert answer(f"device/a.cu: it {reason}") in log
+    of_a, of_b = (f"device/{name}.cu {reason}" for name, reason in zip("ab", reasons.values(), strict=True))
+    assert obstacles(package) == [of_a, of_b, ""]
+    told = "\n  ".join(text.replace(".cu ", ".cu: it ") for text in (of_a, of_b))
+    assert answer(told) in log
 
 
 def test_linked_sources_are_embedded_together_or_not_at_all(tmp_path: Path) -> None:

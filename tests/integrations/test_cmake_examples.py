@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 import cuda_ext
 from tests.fixtures.cmake_projects import CMAKE, CMakeProject
@@ -104,7 +105,7 @@ class Session:
         """Replace pip by uv in `command`, which is much faster."""
         command = re.sub(r"^pip wheel --no-deps --wheel-dir", "uv build --wheel --out-dir", command)
         command = re.sub(r"^pip (\w+)", rf"uv pip \1 --python '{self.environment.prefix}'", command)
-        return re.sub(r"^uv ", f"'{sys.executable}' -m uv ", command)
+        return re.sub(r"^uv ", f"'{find_uv_bin()}' ", command)
 
 
 @dataclass(frozen=True)
