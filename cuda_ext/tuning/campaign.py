@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -118,7 +118,9 @@ class Campaign:
         times: list[float] = []
         for stage, (turns, most, slower) in enumerate(_ROUNDS):
             replies: dict[int, list[Reply]] = {number: [] for number in remaining}
-            for done, number in enumerate(remaining * turns):
+            # The order alternates: what the GPU did before changes its clocks.
+            orders = [remaining[:: 1 - turn % 2 * 2] for turn in range(turns)]
+            for done, number in enumerate(chain.from_iterable(orders)):
                 if time.monotonic() > self.end:
                     return measured, ""
                 now = f"round {stage + 1}, {done + 1} of {len(remaining) * turns}"
