@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,43 +22,16 @@ from cuda_ext.cli.terminal import DIRECTORY, TEXT
     """
 )
 @click.argument("module", type=TEXT)
-@click.option(
-    "--kernel",
-    "names",
-    metavar="NAME",
-    type=TEXT,
-    multiple=True,
-    help="Measure only this kernel; repeatable.",
-)
-@click.option(
-    "--case",
-    "cases",
-    metavar="TEXT",
-    type=TEXT,
-    multiple=True,
-    help="Measure this case: values of arguments, or lists for all combinations; repeatable.",
-)
+@click.option("--kernel", "names", type=TEXT, multiple=True, help="Measure only this kernel; repeatable.")
+@click.option("--case", "cases", type=TEXT, multiple=True, help="Measure this case; repeatable.")
 @click.option("--check", is_flag=True, help="Measure what the package has, and write nothing.")
-@click.option("--limit", metavar="SECONDS", type=click.FloatRange(1), help="Stop after so many seconds.")
-@click.option(
-    "--patience",
-    metavar="SECONDS",
-    type=click.FloatRange(0.1),
-    default=20,
-    show_default=True,
-    help="Give up a candidate that takes longer.",
-)
-@click.option(
-    "--project",
-    metavar="DIR",
-    type=DIRECTORY,
-    default=".",
-    help="The project to write tuning/KERNEL.json to.",
-)
+@click.option("--limit", type=click.FloatRange(1), help="Stop after so many seconds.")
+@click.option("--patience", type=click.FloatRange(0.1), default=20, help="The most seconds of a candidate.")
+@click.option("--project", type=DIRECTORY, default=".", help="The directory to write tuning/KERNEL.json to.")
 def tune(
     module: str,
-    names: Sequence[str],
-    cases: Sequence[str],
+    names: tuple[str, ...],
+    cases: tuple[str, ...],
     check: bool,
     limit: float | None,
     patience: float,
@@ -67,7 +39,8 @@ def tune(
 ) -> None:
     """Measure the candidates of kernels on this machine's GPU.
 
-    Without --case, the cases are the launches that `cuda-ext record` recorded in the project.
+    A case gives values of arguments, or lists of values for all combinations. Without --case, the cases are
+    the launches that `cuda-ext record` recorded in the project.
 
     MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1. You need no
     compiler. The command writes each result at once, as a line of tuning/KERNEL.json, and the next build

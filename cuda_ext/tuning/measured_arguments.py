@@ -103,14 +103,11 @@ class Inputs:
             self._written.append(_Buffer(address, parameter.element, self._read(address, size)))
         return value if memory else address
 
-    def _random(self, parameter: Parameter, shape: tuple[int, ...] | None) -> bytes:
+    def _random(self, parameter: Parameter, shape: Sequence[int] | None) -> bytes:
         elements = self._arrays.get(parameter.name)
         if shape is None and elements is None:
             raise _missing(parameter, f'arrays = {{ {parameter.name} = "..." }}')
-        try:
-            count = prod(shape) if shape else int(evaluate(elements or "", self._names))
-        except ValueError as error:
-            raise CudaExtError(f"{elements}: {error}", where=f"arrays.{parameter.name}") from None
+        count = prod(shape) if shape else int(evaluate(elements or "", self._names))
         return random_bytes(parameter.element or "", count)
 
     def _read(self, address: int, size: int) -> bytes:

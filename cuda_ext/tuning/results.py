@@ -55,7 +55,7 @@ class Results:
             table: dict[str, Any] = json.loads(read_file(str(self._path)))
             sorted(table.setdefault("tuned", []), key=_order)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            problem = f"is no table of measurements: {error}"
+            problem = f"is no measurement: {error}"
             raise ConfigError(problem, where=str(self._path), remedy="correct it") from None
         return table
 

@@ -629,7 +629,7 @@ REFUSED_TABLES = {
     "default of arrays": ({"kwargs": {"BLOCK": json.loads("[" * 99 + "]" * 99)}}, "BLOCK=((((((((("),
     "default that is infinite": (
         {"kwargs": {"BLOCK": float("inf")}},
-        "table: is no table of measurements: inf is no constant",
+        "table: is no measurement: inf is no constant",
     ),
     "tuned": (
         [{"device": "sm_90", "key": ["60"], "config": CONFIG}],

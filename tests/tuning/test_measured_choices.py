@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_ext.builder.sources.measured_choices import Label, Point, divide
+from cuda_ext.builder.sources.measured_choices import Point, divide
+from cuda_ext.compiler.tuned_kernels import Label
 from cuda_ext.formats.variant_conditions import holds
 
 

@@ -222,7 +222,7 @@ def test_caches_of_kernel_tuner_are_read(project: Path) -> None:
     assert chosen[variants.candidates[0].kernel] == {"TILE": "64", "MORE": "2"}
     tuned[0]["cache"] = {"64,1": {"TILE": 64, "MORE": 1, "time": "InvalidConfig"}}
     write_project(project, TABLE, {"tuning/scale.json": json.dumps({"key": ["n"], "tuned": tuned})})
-    assert "tuned[0]: has no configuration with a time" in refusal(project)
+    assert "tuned[0]: is no measurement: there is no configuration with a time" in refusal(project)
 
 
 DECORATED = """
@@ -388,7 +388,7 @@ def test_wrong_calls_are_answered(tune: Tune) -> None:
         "has no candidates of a kernel 'scal'; did you mean 'scale'?"
         in tune("--kernel", "scal", "--case", "n=1", status=1)[-1]
     )
-    assert "cannot be measured: arrays.x: n: n is not known" in tune("--case", "m=3")[-1]
+    assert "cannot be measured: ValueError: n is not known" in tune("--case", "m=3")[-1]
     assert ".cuda_ext/record: there are no records" in tune(status=1)[-1]
 
 
@@ -428,15 +428,15 @@ def test_entries_that_fit_nothing_and_those_of_another_source_are_said(project: 
 
 ONE = '{"tuned": [{"device": "sm_90", "key": [KEY], "config": {"kwargs": {"TILE": 64, "MORE": 1}}}]}'
 HOSTILE = {
-    "[" * 100_000: "is no table of measurements",
-    '{"tuned": 3}': "is no table of measurements",
+    "[" * 100_000: "is no measurement",
+    '{"tuned": 3}': "is no measurement",
     ONE.replace("sm_90", "sm_90\\u001b").replace("KEY", "1"): "has a control character",
-    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "tuned[0]: 'sm_9' is not a compute capability",
-    ONE.replace("KEY]", '1], "time": 1e999'): "tuned[0]: expected a positive number as the time",
-    ONE.replace("KEY]", '1], "time": -1'): "tuned[0]: expected a positive number as the time",
+    ONE.replace("sm_90", "sm_9").replace("KEY", "1"): "'sm_9' is not a compute capability",
+    ONE.replace("KEY]", '1], "time": 1e999'): "tuned[0]: is no measurement: expected a positive number",
+    ONE.replace("KEY]", '1], "time": -1'): "tuned[0]: is no measurement: expected a positive number",
     ONE.replace('"sm_90"', '"NVIDIA H200", "sm": 9000').replace(
         "KEY", "1"
-    ): "tuned[0]: expected a target such as sm_90a",
+    ): "tuned[0]: is no measurement: expected a target such as sm_90a",
     ONE.replace("KEY", '"n"'): 'tuned[0].key: expected an integer for n, found "n"',
     ONE.replace("KEY", ""): "tuned[0].key: expected an integer for n, found nothing",
     ONE.replace("KEY", str(1 << 70)): "64 bits",

@@ -151,9 +151,8 @@ def _check_apart(entries: Sequence[Tune], where: str) -> Sequence[Tune]:
 
 _EXPRESSION = kinds.scalar("an integer or an expression")
 _LISTED = array(_EXPRESSION, "an array of integers and expressions")
-_ALONE = _EXPRESSION.then(lambda text, _: (text,))
 _EXTENTS = Kind(
-    lambda value, where: (_LISTED if isinstance(value, list) else _ALONE).check(value, where),
+    lambda value, where: _LISTED.check(value if isinstance(value, list) else [value], where),
     {"anyOf": [_EXPRESSION.schema, _LISTED.schema]},
 )
 _by_name = partial(kinds.mapping, ".", lambda *_: None, what="a table")

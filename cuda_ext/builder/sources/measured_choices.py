@@ -9,13 +9,13 @@ from itertools import groupby, pairwise
 from math import isqrt
 from typing import TypeAlias
 
-from cuda_ext.compiler.tuned_kernels import Choice
+from cuda_ext.compiler.tuned_kernels import Choice, Label
 from cuda_ext.facts.candidates import Measured, Operator, Term
 from cuda_ext.formats.variant_conditions import Condition, holds, on_gpu, parse
 
 Point: TypeAlias = tuple[int, ...]
-# A configuration that can be compared.
-Label: TypeAlias = tuple[tuple[str, str], ...]
+# How often a configuration was measured, and its time, by the GPU, the point and the configuration.
+Measurements: TypeAlias = Mapping[tuple[int, str], Mapping[Point, Mapping[Label, tuple[int, float]]]]
 
 # A configuration that takes at most so much longer than the best is as good: fewer of them ship.
 _ALIKE = 1.01
@@ -26,11 +26,6 @@ def longest(own: Mapping[Label, tuple[int, float]]) -> dict[Label, float]:
     """Select the times that were measured longest, those of the last round."""
     most = max(runs for runs, _ in own.values())
     return {label: time for label, (runs, time) in own.items() if runs == most}
-
-
-def label_of(configuration: Mapping[str, str]) -> Label:
-    """Return the `configuration` so that it can be compared."""
-    return tuple(sorted(configuration.items()))
 
 
 def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Label]:
@@ -98,26 +93,23 @@ def exactly(
         yield label, tuple(Term(name, "==", value) for name, value in zip(names, point, strict=True)), [point]
 
 
-def choose_by_gpu(
-    times: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, float]]],
-    names: Sequence[str],
-    are_exact: bool,
-) -> Iterator[tuple[Label, Choice]]:
+def choose_by_gpu(measured: Measurements, names: Sequence[str], are_exact: bool) -> Iterator[Choice]:
     """Yield the choices for each GPU; those of the last one of a capability hold for all its GPUs.
 
     If they `are_exact`, they hold for the measured sizes alone.
     """
     part = exactly if are_exact else divide
-    gpus = sorted(times, key=lambda gpu: (gpu[0], is_capability(gpu[1]), gpu[1]))
+    gpus = sorted(measured, key=lambda gpu: (gpu[0], is_capability(gpu[1]), gpu[1]))
     last = dict(gpus)
     for sm, device in gpus:
         on_gpus = on_device(f"sm_{sm}" if sm and last[sm] == device else device, sm)
+        times = {point: longest(own) for point, own in measured[sm, device].items()}
         regions: dict[Label, list[tuple[Condition, list[Point]]]] = {}
-        for label, condition, points in part(choose_few(times[sm, device]), names):
+        for label, condition, points in part(choose_few(times), names):
             regions.setdefault(label, []).append((on_gpus + condition, points))
         for label, parts in regions.items():
-            measured = tuple(Measured(device, point) for _, points in parts for point in points)
-            yield label, Choice({}, tuple(condition for condition, _ in parts), measured)
+            cases = tuple(Measured(device, point) for _, points in parts for point in points)
+            yield Choice(dict(label), tuple(condition for condition, _ in parts), cases)
 
 
 def on_device(device: str, sm: int) -> Condition:

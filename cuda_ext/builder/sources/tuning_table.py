@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from cuda_ext.builder.config.kinds import check_values, show
 from cuda_ext.builder.config.variant_table import check_condition
 from cuda_ext.builder.sources import measured_choices
-from cuda_ext.builder.sources.measured_choices import Label, Point, is_capability, label_of
+from cuda_ext.builder.sources.measured_choices import Point, is_capability
 from cuda_ext.compiler.front_ends.autotune_configs import spell_configuration
 from cuda_ext.compiler.front_ends.instantiation import parse_constant
-from cuda_ext.compiler.tuned_kernels import Choice, Configuration, Landscape
+from cuda_ext.compiler.tuned_kernels import Choice, Configuration, Label, Landscape
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.formats.variant_conditions import GPU_NAME, Condition
@@ -67,17 +67,22 @@ class TuningTable:
     @classmethod
     def parse(cls, name: str, content: bytes, digest: str) -> TuningTable:
         """Read the file `name`. Raises :class:`ConfigError` with the path within it."""
-        where = f"{name}: table"
+        where, entries = f"{name}: table", list[Entry]()
         try:
             table = json.loads(content)
             check_values(table, where)
             key = tuple(map(str, table.get("key", ())))
             default = _read_configuration(table["default"]) if "default" in table else None
-            listed = [*enumerate(table.get("tuned", ()))]
+            for number, raw in enumerate(table.get("tuned", ())):
+                where = f"{name}: table.tuned[{number}]"
+                found = [_read_entry(each, where) for each in _normalise(raw)]
+                if not found:
+                    raise ValueError("there is no configuration with a time")
+                entries += found
         except _DAMAGE as error:
-            problem, remedy = f"is no table of measurements: {error}", "write key, tuned and default"
-            raise ConfigError(problem, where=where, remedy=remedy) from None
-        entries = [each for i, raw in listed for each in _read_entries(raw, f"{where}.tuned[{i}]")]
+            what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            remedy = "write what cuda-ext tune writes, or a cache file"
+            raise ConfigError(f"is no measurement: {what}", where=where, remedy=remedy) from None
         return cls(name, digest, key, entries, default)
 
     def describe(self) -> Iterator[str]:
@@ -112,60 +117,34 @@ class TuningTable:
         conditional: list[Choice] = []
         measured: dict[tuple[int, str], dict[Point, dict[Label, tuple[int, float]]]] = {}
         for number, entry in enumerate(self.entries):
-            fits = entry.kernel in ("", kernel) and (not candidates or entry.configuration in candidates)
             values = dict(zip(key, entry.key, strict=False))
-            own = [repr(values[name]) for name in values if name in constants]
-            if not fits or own != [constants[n] for n in values if n in constants]:
+            fixed = {name: repr(values[name]) for name in constants if name in values}
+            if entry.kernel not in ("", kernel) or not fixed.items() <= constants.items():
                 continue
-            if (theirs := entry.key[len(key) :]) and theirs != (*dtypes,):
+            if entry.key[len(key) :] not in ((), (*dtypes,)):
+                continue
+            same = [each for each in candidates or [entry.configuration] if each == entry.configuration]
+            if not same:
                 continue
             self.used.add(number)
             if entry.when:
                 device = measured_choices.on_device(entry.device, entry.sm)
-                conditional.append(Choice(entry.configuration, (device + entry.when,)))
+                conditional.append(Choice(same[0], (device + entry.when,)))
             elif not entry.failed:
                 point = tuple(_integer(values.get(name), name, entry) for name in sizes)
-                of_point = measured.setdefault((entry.sm, entry.device), {}).setdefault(point, {})
-                of_point.setdefault(label_of(entry.configuration), (entry.runs, entry.time))
-        times = {
-            gpu: {point: measured_choices.longest(own) for point, own in points.items()}
-            for gpu, points in measured.items()
-        }
-        by_gpu = measured_choices.choose_by_gpu(times, sizes, are_exact=not candidates)
-        spelled = {label_of(entry.configuration): entry.configuration for entry in self.entries}
-        sized = [choice._replace(configuration=spelled[label]) for label, choice in by_gpu]
-        rest = measured_choices.merge_neighbours(conditional)
-        self._show(f"{' '.join([kernel, *dict.fromkeys(dtypes)])}, {', '.join(sizes)}:", measured, sized)
-        # The author of candidates says that each is right for all sizes. Others may be too small for some.
-        return [*rest, *sized] if candidates else [*sized, *rest]
-
-    def _show(
-        self,
-        title: str,
-        measured: Mapping[tuple[int, str], Mapping[Point, Mapping[Label, tuple[int, float]]]],
-        choices: Sequence[Choice],
-    ) -> None:
-        for (_, device), points in measured.items():
-            times = {p: {each: time for each, (_, time) in points[p].items()} for p in sorted(points)}
-            cases = ((each, case) for each in choices for case in each.measured if case.device == device)
-            chosen = {case.key: label_of(choice.configuration) for choice, case in cases}
+                own = measured.setdefault((entry.sm, entry.device), {}).setdefault(point, {})
+                own.setdefault(tuple(same[0].items()), (entry.runs, entry.time))
+        sized = [*measured_choices.choose_by_gpu(measured, sizes, are_exact=not candidates)]
+        title = f"{' '.join([kernel, *dict.fromkeys(dtypes)])}, {', '.join(sizes)}:"
+        for (_, gpu), points in measured.items():
+            times = {point: {c: time for c, (_, time) in points[point].items()} for point in sorted(points)}
+            cases = ((each, case) for each in sized for case in each.measured if case.device == gpu)
+            chosen = {case.key: tuple(choice.configuration.items()) for choice, case in cases}
             if max(map(len, times.values())) > 1:
-                self.landscapes[title, device] = Landscape(title, device, times, chosen)
-
-
-def _read_entries(raw: Any, where: str) -> list[Entry]:
-    """Read an entry, or all of a cache file. Raises :class:`ConfigError`."""
-    try:
-        entries = [_read_entry(each, where) for each in _normalise(raw)]
-    except KeyError as error:
-        problem = f"has no {error}"
-    except _DAMAGE as error:
-        problem = str(error)
-    else:
-        if entries:
-            return entries
-        problem = "has no configuration with a time"
-    raise ConfigError(problem, where=where, remedy="write what cuda-ext tune writes, or a cache file")
+                self.landscapes[title, gpu] = Landscape(title, gpu, times, chosen)
+        # The author of candidates says that each is right for all sizes. Others may be too small for some.
+        rest = measured_choices.merge_neighbours(conditional)
+        return [*rest, *sized] if candidates else [*sized, *rest]
 
 
 def _normalise(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
