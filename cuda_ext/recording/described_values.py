@@ -44,7 +44,7 @@ class Array:
 
 
 def read_arrays(value: Any) -> Any:
-    """Replace each array by an :class:`Array`, also in tuples; other values stay."""
+    """Replace arrays by :class:`Array`, also in tuples. Other values stay, also memory without a dtype."""
     if isinstance(value, tuple):
         return tuple(map(read_arrays, value))
     if isinstance(value, Out):
@@ -58,7 +58,7 @@ def read_arrays(value: Any) -> Any:
     elif is_host_array(value):
         dtype, address = dtype_of_typestr(value.dtype.str), DIVISOR  # that of a copy on the GPU is divisible
         layout = ArrayLayout(value.shape, value.strides, value.itemsize)
-    elif memory := device_memory(value):
+    elif (memory := device_memory(value)) and memory.dtype:
         dtype, address, layout = memory.dtype, memory.address, array_layout(value)
     else:
         return value

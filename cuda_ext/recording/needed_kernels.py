@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
@@ -15,8 +14,6 @@ from cuda_ext.recording.records import Argument, Launch
 _TRITON = {each.torch: each.triton for each in DTYPES}
 # Each of these types of numbers takes the values of all that stand before it.
 _WIDER = ("i1", "bool", "i8", "i16", "i32", "i64", "fp32", "f32", "fp64", "f64")
-# More combinations of hints than these are not built; the launches take the kernel without hints.
-_MOST_HINTS = 4
 
 
 def needed_by(launch: Launch, function: PythonFunction) -> Instantiation:
@@ -54,25 +51,22 @@ def takes(built: Instantiation, needed: Instantiation, launch: Launch, function:
     given, own = (_with_defaults(each, function) for each in (built, needed))
     own |= {argument.name: argument.value for argument in launch.arguments}
     own |= {parameter.name: "1" for parameter in needed.parameters if parameter.constant}
-    return all(_fits(p, typed.get(p.argument), arguments.get(p.argument)) for p in built.parameters) and all(
-        own.get(name) == given.get(name) or (name in built.derived and _is_at_most(own[name], given[name]))
-        for name in {*given, *needed.constants}
+    for name in given.keys() & built.derived.keys():
+        if own.get(name, "").isdecimal() and given[name].isdecimal() and int(own[name]) <= int(given[name]):
+            own[name] = given[name]  # a launch that does not give it takes the least that suffices
+    return all(own.get(name) == given.get(name) for name in {*given, *needed.constants}) and all(
+        _fits(p, typed.get(p.argument), arguments.get(p.argument, Argument(""))) for p in built.parameters
     )
 
 
-def _is_at_most(number: str, most: str) -> bool:
-    return number.isdecimal() and most.isdecimal() and int(number) <= int(most)
-
-
-def _fits(built: TypedParameter, needed: TypedParameter | None, argument: Argument | None) -> bool:
+def _fits(built: TypedParameter, needed: TypedParameter | None, argument: Argument) -> bool:
     """Return True if a kernel `built` for one type takes the `argument` for which another is `needed`."""
     if needed is None or len(built.axes) != len(needed.axes):
         return False
-    shape, strides = (argument.shape, argument.strides) if argument else ((), ())
+    axes = zip(built.axes, argument.shape or (), argument.strides or (), strict=False)
     types = [each.type.replace("*k", "*").replace(" ", "") for each in (built, needed)]
     return _widest(*types) == types[0] and all(
-        axis.length in (None, length) and axis.stride in (None, stride)
-        for axis, length, stride in zip(built.axes, shape or (), strides or (), strict=False)
+        axis.length in (None, length) and axis.stride in (None, stride) for axis, length, stride in axes
     )
 
 
@@ -92,20 +86,10 @@ def unite(
     the widest type, and the options that were launched most. The second list says what is left out.
     """
     ordered = [parse_instantiation(text) for text in sorted(wanted, key=lambda text: -wanted[text])]
-    widest: dict[tuple[object, str], str] = {}
-    for each in ordered:
-        name, _ = _identity(each, function)
-        for p in each.parameters:
-            before = widest.setdefault((name, p.argument), p.type)
-            widest[name, p.argument] = _widest(before, p.type) or before
     taken = dict(_identity(each, function) for each in built if not each.configuration)
     found: list[Instantiation] = []
     left_out: list[str] = []
-    for each in ordered:
-        name, _ = _identity(each, function)
-        types = (_widest(p.type, widest[name, p.argument]) or p.type for p in each.parameters)
-        typed = (p._replace(type=type_) for p, type_ in zip(each.parameters, types, strict=True))
-        each = replace(each, parameters=tuple(typed))
+    for each in _with_widest_types(ordered, function):
         # An instantiation with `=1?` is also one without. If that has the name of another, it is for 1 alone.
         for possible in (each, each.alternatives[0]):
             own = dict(_identity(one, function) for one in possible.alternatives)
@@ -118,16 +102,28 @@ def unite(
     return [*_without_repetition(found)], left_out
 
 
+def _with_widest_types(several: Sequence[Instantiation], function: PythonFunction) -> Iterator[Instantiation]:
+    """Yield `several` with one type for each number in kernels of one name, where one takes all values."""
+    widest: dict[tuple[object, str], str] = {}
+    for each in several:
+        name, _ = _identity(each, function)
+        for p in each.parameters:
+            before = widest.setdefault((name, p.argument), p.type)
+            widest[name, p.argument] = _widest(before, p.type) or before
+    for each in several:
+        name, _ = _identity(each, function)
+        types = (_widest(p.type, widest[name, p.argument]) or p.type for p in each.parameters)
+        typed = zip(each.parameters, types, strict=True)
+        yield replace(each, parameters=tuple(p._replace(type=type_) for p, type_ in typed))
+
+
 def _without_repetition(found: Iterable[Instantiation]) -> Iterator[str]:
-    """Yield those that stand for kernels which no other has. A launch takes the first whose hints hold."""
+    """Yield those that stand for a kernel that no other has. A launch takes the first whose hints hold."""
     kernels: set[str] = set()
-    hinted: Counter[str] = Counter()
     for each in sorted(found, key=lambda each: (-sum(map(len, each.conditions)), -len(each.alternatives))):
-        plain = str(each.without_hints())
         own = {str(kernel) for one in each.alternatives for kernel in (one, one.without_hints())}
-        if not own <= kernels and hinted[plain] < _MOST_HINTS:
+        if not own <= kernels:
             kernels |= own
-            hinted[plain] += 1
             yield str(each)
 
 

@@ -46,8 +46,10 @@ def _of_module(library: Library, launched: Launched) -> Launch:
         each = parse_instantiation(kernel.expression if owner else source.instantiate[0])
         constants = {**each.constants, **each.configuration}
         text = str(replace(each, constants=constants, configuration={}, when=(), derived={}))
-    names = (parameter.name for parameter in kernel.parameters)
-    arguments = tuple(describe_arguments(dict(zip(names, launched.arguments.ordered, strict=True))))
+    ordered = zip(kernel.parameters, launched.arguments.ordered, strict=True)
+    # An address as a number says nothing.
+    values = {p.name: value for p, value in ordered if p.kind != "pointer" or not isinstance(value, int)}
+    arguments = tuple(describe_arguments(values))
     shape = configuration.grid, configuration.block, configuration.shared
     return Launch("module", library.manifest.module, file, text, arguments, *shape)
 

@@ -180,7 +180,7 @@ def test_a_process_records_the_first_of_many_launches_that_differ_in_numbers(pro
 OWN = """
 import numpy as np
 from sample import kernels
-from tests.fixtures.device_arrays import Array
+from tests.fixtures.device_arrays import Array, Buffer
 
 x, y = Array(np.ones((8, 4), "float32")[:, :2]), np.zeros(16)
 for _ in range(3):
@@ -189,6 +189,7 @@ bound = kernels.axpy["float"].bind(grid=(1, 2, 3), block=1, shared=8)
 bound(5, 2.0, x, x)
 bound(16, 2.0, x, x)
 kernels.axpy["double"](16, 2.0, y, y, threads=16)
+kernels.axpy["float"](5, 2.0, 4096, Buffer(np.ones(8)), grid=1, block=1)
 kernels.plain(grid=1, block=1)
 """
 
@@ -212,7 +213,8 @@ def test_own_modules_under_the_driver(fake_driver: Path, tmp_path: Path, in_c: b
         f"1 device/axpy.cu axpy<float> [n = 5, a = 2.0, {x}] ['(1, 2, 3)', '(1, 1, 1)']",
         f"1 device/axpy.cu axpy<float> [n = 16, a = 2.0, {x}] ['(1, 2, 3)', '(1, 1, 1)']",
         f"1 device/axpy.cu axpy<double> [n = 16, a = 2.0, {y}] ['(1, 1, 1)', '(256, 1, 1)']",
+        "1 device/axpy.cu axpy<float> [n = 5, a = 2.0, y:  None None] ['(1, 1, 1)', '(1, 1, 1)']",
         "1 device/axpy.cu plain [] ['(1, 1, 1)', '(1, 1, 1)']",
     ]
     assert {(launch.kind, launch.module) for launch in launches} == {("module", "sample.kernels")}
-    assert [launch.shared for launch in launches] == [0, 8, 8, 0, 0]
+    assert [launch.shared for launch in launches] == [0, 8, 8, 0, 0, 0]
