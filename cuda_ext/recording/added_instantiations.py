@@ -59,26 +59,23 @@ def add_to_table(project: Project, missing: Sequence[Missing]) -> bytes:
 
 def _add(common: Any, missing: Missing) -> None:
     """Add what is `missing` to the table of all modules: to an override of the source, or to the module."""
-    from tomlkit import aot, array, inline_table, table, value
+    from tomlkit import aot, array, table, value
     from tomlkit.items import Array
 
     is_python, name = missing.source.endswith(".py"), missing.module.name
     own = common.get("modules", {}).get(name, {})
     overrides = [*common.get("overrides", ()), *own.get("overrides", ())]
-    places = [o for o in overrides if o["sources"] == [missing.source] and "tuning" not in o]
-    if not places and (is_python or "instantiate" in own or "instantiate" not in common):
+    fitting = (o for o in overrides if o["sources"] == [missing.source] and "tuning" not in o)
+    place = next(fitting, common)
+    if place is common and (is_python or "instantiate" in own or "instantiate" not in common):
         modules = common.setdefault("modules", table(is_super_table=True))
-        own = modules.setdefault(name, table(is_super_table=False))
-        places = [own]
+        place = modules.setdefault(name, table(is_super_table=False))
         if is_python:
-            before = (own["overrides"][-1] if "overrides" in own else own).as_string()
-            overrides = own.setdefault("overrides", aot())
-            override: Any = inline_table() if isinstance(overrides, Array) else table()
-            overrides.append(override.append("sources", [missing.source]))
-            places = [overrides[-1]]
-            if not isinstance(overrides, Array):
-                places[0].trivia.indent = "" if before.endswith("\n\n") else "\n"
-    items = next(iter(places), common).setdefault("instantiate", array().multiline(True))
+            before = (place["overrides"][-1] if "overrides" in place else place).as_string()
+            place.setdefault("overrides", aot()).append({"sources": [missing.source]})
+            place = place["overrides"][-1]
+            place.trivia.indent = "" if before.endswith("\n\n") else "\n"
+    items = place.setdefault("instantiate", array().multiline(True))
     for item in map(value, fold(missing.instantiations)):
         is_string = isinstance(item, str) and not isinstance(items, Array)
         items.append({"kernel": item} if is_string else item)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.loaded_library import Library
 
 _measuring = threading.local()
+# The keywords of its decorator by which Triton examines fewer arguments.
+_EXCLUDING = ("do_not_specialize", "do_not_specialize_on_alignment")
 # What a launch of Triton says that no image depends on.
 _NOT_COMPILED = {"debug", "instrumentation_mode", "sanitize_overflow", "stream", "ir_override"}
 
@@ -91,11 +93,8 @@ def watch_autotuner(module: Any) -> None:
 def _of_triton(jit: Any, arguments: Sequence[Any], named: Mapping[str, Any], grid: Any) -> Launch:
     given = {**dict(zip(jit.arg_names, arguments, strict=False)), **named}
     values = {p.name: given.pop(p.name, p.default) for p in jit.params}
-    annotations = {p.name: "constexpr" if p.is_constexpr else p.annotation for p in jit.params}
-    excluded = {
-        keyword: tuple(p.name for p in jit.params if getattr(p, keyword, False))
-        for keyword in ("do_not_specialize", "do_not_specialize_on_alignment")
-    }
+    annotations = {p.name: p.annotation for p in jit.params}
+    excluded = {keyword: tuple(getattr(jit, keyword)) for keyword in _EXCLUDING}
     function = PythonFunction(jit.__name__, tuple(values), {}, (), annotations, excluded)
     options = {n: value for n, value in given.items() if n not in _NOT_COMPILED and value is not None}
     blocks = grid({**values, **given}) if callable(grid) else grid

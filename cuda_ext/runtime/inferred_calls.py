@@ -265,7 +265,7 @@ class _Call:
             return plain if plain in known else names.get(plain) or (plain if is_name else repr(plain))
         if plain is None or isinstance(plain, bool | int | float):
             return repr(plain)
-        raise NotInferable(f"{name} is {value!r}, which cannot be a constant")
+        raise NotInferable(f"{name} is a {type(value).__name__}, which cannot be a constant")
 
 
 def _describe_array(value: Any) -> tuple[str, int] | None:

@@ -146,6 +146,10 @@ def test_forms_of_tables(tmp_path: Path, form: str) -> None:
     first, second = after["tool"]["cuda_ext"]["modules"]["p.kernels"]["overrides"]
     assert first == {"sources": ["device/scale.py"], "architectures": ["sm_90"], "instantiate": [FUNCTION]}
     assert second["instantiate"] == ["ns::axpy<int, 1>", "ns::axpy<float, 1>"]
+    # An array that has no override of the source gets one.
+    before = before.replace("device/scale.py", "device/axpy.cu")
+    write_project(tmp_path, before)
+    assert extend(tmp_path, [scale()]).startswith('  {sources = ["device/scale.py"],instantiate = [')
 
 
 def test_hints_are_those_of_the_launches(tmp_path: Path) -> None:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 # The modules to change, and the functions of `watched_launches` that do it.
@@ -24,24 +21,22 @@ _WATCHED = {
 }
 
 
-class _Finder(MetaPathFinder):
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+class _Finder:
+    def find_spec(self, name: str, *place: Any) -> Any:
         if name not in _WATCHED:
             return None
-        finders = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in finders)
-        spec = next(filter(None, specs), None)
+        finders: list[Any] = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, *place) for finder in finders)), None)
         if spec and spec.loader:
-            loader: Any = spec.loader
-            execute = loader.exec_module
+            execute = spec.loader.exec_module
 
-            def exec_module(module: ModuleType) -> None:
+            def exec_module(module: Any) -> None:
                 execute(module)
                 if module.__name__ == name:  # archives have one loader for all modules
                     launches = import_module("cuda_ext.recording.watched_launches")
                     getattr(launches, _WATCHED[name])(module)
 
-            loader.exec_module = exec_module
+            spec.loader.exec_module = exec_module
         return spec
 
 
