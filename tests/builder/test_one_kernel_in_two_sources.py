@@ -85,7 +85,7 @@ def test_templates_of_one_name_in_two_texts_are_compared(tmp_path: Path) -> None
     assert "p.kernels" in build(tmp_path)
 
 
-@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("compiler", ["nvrtc", pytest.param("nvcc", marks=pytest.mark.slow)])
 def test_constants_may_lie_elsewhere_in_each_image(tmp_path: Path, compiler: str) -> None:
     header = """#pragma once
     __constant__ float table[8] = {1, 2, 3};

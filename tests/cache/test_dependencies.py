@@ -223,7 +223,7 @@ def test_two_users_of_a_full_cache_get_one_warning_each_and_what_they_built(
 
 
 @needs_mount
-@pytest.mark.parametrize("room", [4, 8, 24])
+@pytest.mark.parametrize("room", [4, pytest.param(8, marks=pytest.mark.slow), 24])
 def test_a_full_temporary_directory_is_one_error_without_damage(
     project: Path, cache: Path, tmp_path: Path, room: int
 ) -> None:

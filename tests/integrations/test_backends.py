@@ -23,7 +23,7 @@ def mistaken(backend: Backend, package_src_layout: Path) -> Path:
     return backend.prepare(make_mistake(package_src_layout))
 
 
-@pytest.mark.parametrize("command", ["wheel", "install -e"])
+@pytest.mark.parametrize("command", ["wheel", pytest.param("install -e", marks=pytest.mark.slow)])
 def test_pip_shows_one_message(command: str, backend: Backend, mistaken: Path) -> None:
     assert_one_message(
         backend.environment.run("-m", "pip", *command.split(), ".", *ALONE, status=1, cwd=mistaken)

@@ -172,7 +172,7 @@ def test_a_renamed_module_leaves_no_files(
         assert not [name for name in files if "src_layout/kernels" in name]
 
 
-@pytest.mark.parametrize("manifest", ["", "graft src\ngraft device\n"])
+@pytest.mark.parametrize("manifest", [pytest.param("", marks=pytest.mark.slow), "graft src\ngraft device\n"])
 def test_files_of_an_inplace_build_do_not_ship(
     manifest: str,
     environment: Environment,
@@ -212,8 +212,15 @@ def test_data_of_the_project_stays(environment: Environment, package_flat: Path)
 # In place and editable
 
 
-@pytest.mark.parametrize("editable_mode", ["lenient", "strict"])
-@pytest.mark.parametrize("package", ["späße_und_mehr", "with_c_extension"])
+@pytest.mark.parametrize(
+    ("package", "editable_mode"),
+    [
+        ("späße_und_mehr", "lenient"),
+        ("with_c_extension", "strict"),
+        pytest.param("späße_und_mehr", "strict", marks=pytest.mark.slow),
+        pytest.param("with_c_extension", "lenient", marks=pytest.mark.slow),
+    ],
+)
 def test_kernels_are_importable_from_an_editable_install(
     package: str, editable_mode: str, environment: Environment, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

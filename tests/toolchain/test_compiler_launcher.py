@@ -145,7 +145,7 @@ def sccache_version(compiler: Nvcc) -> tuple[int, ...]:
     return tuple(map(int, completed.stdout.split()[1].split(".")))
 
 
-@pytest.mark.parametrize("name", ["ccache", "sccache"])
+@pytest.mark.parametrize("name", ["ccache", pytest.param("sccache", marks=pytest.mark.slow)])
 def test_errors_of_the_compiler_are_unchanged(name, request):
     broken = TranslationUnit("device/k.cu", b"__global__ void k() { undeclared(); }\n")
     with pytest.raises(CompilationError, match=r"device/k\.cu\(1\): error: identifier \"undeclared\""):

@@ -91,7 +91,7 @@ def test_an_image_has_its_kernels_and_variables(compiler: Compiler) -> None:
     assert cubin.variables == text.variables == ("v",)
 
 
-@pytest.mark.parametrize("suffix", ["", "a"])
+@pytest.mark.parametrize("suffix", [pytest.param("", marks=pytest.mark.slow), "a"])
 def test_images_compiled_together_equal_those_compiled_alone(compiler: Compiler, suffix: str) -> None:
     source = unit(AXPY, "axpy<int>", "axpy<double>")
     architectures = [Architecture.parse(f"{kind}_90{suffix}") for kind in ("sm", "compute")]
