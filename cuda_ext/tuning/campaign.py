@@ -16,8 +16,7 @@ from cuda_ext.facts.candidates import Tuning, Variants
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.module import library_of
 from cuda_ext.text.expressions import evaluate
-from cuda_ext.tuning.measure import Bench
-from cuda_ext.tuning.measuring_process import ROUNDS, Reply
+from cuda_ext.tuning.measure import ROUNDS, Bench, Reply
 from cuda_ext.tuning.results import Entry, Results, spell_configuration
 
 Case: TypeAlias = Mapping[str, Any]

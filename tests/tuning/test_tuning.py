@@ -178,7 +178,7 @@ def test_measurements_choose_the_kernel_of_a_launch(
     slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=9,Li128ELi1E=3,Li64ELi2E=1:wrong", status=1)
     assert slower[1] == (
         "scale<float> n=100: 3 us with TILE=128, MORE=1, 3.00 times as fast as what launches take; "
-        "1 of 3 candidates fail: TILE=64, MORE=2 computes other bits than the default"
+        "1 of 3 candidates fail: TILE=64, MORE=2 computes other results than the default"
     )
 
 
@@ -294,7 +294,7 @@ FAULTS = {
     "hangs": "hangs: it takes more than 3 seconds",
     "crashes": "ends the process, with 139",
     "700": "cuLaunchKernel failed: FAKE_ERROR_700 (700)",
-    "wrong": "computes other bits than the default",
+    "wrong": "computes other results than the default",
     "2": "cuLaunchKernel failed: FAKE_ERROR_2 (2)",
 }
 

@@ -87,7 +87,9 @@ def check_instantiations(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
         function = functions[each.function]
-        alternatives = [pair for one in each.alternatives for pair in tuned.configure(unit, one, override)]
+        alternatives = [
+            pair for one in each.alternatives for pair in tuned.configure(unit, function, one, override)
+        ]
         for configured, candidate in alternatives:
             place = candidate.tuning.file if candidate else here
             _check_configuration(configured, function, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ from cuda_ext.builder.sources.globs import find_tuning
 from cuda_ext.compiler.file_tree import FileTree
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
+from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.compiler.headers import read_project_file
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.compiler.tuned_kernels import Choice, Configuration, Landscape, TunedInstantiation
+from cuda_ext.compiler.tuned_kernels import Configuration, Landscape, TunedInstantiation
 from cuda_ext.errors import ConfigError
-from cuda_ext.facts.candidates import Term, Tuning
-from cuda_ext.formats.variant_conditions import CANDIDATE
+from cuda_ext.facts.candidates import Tuning
 
 if TYPE_CHECKING:
     from cuda_ext.builder.sources.tuning_table import TuningTable
@@ -63,7 +63,7 @@ class TunedSources:
         tuning = entry.tuning._replace(key=table.key or entry.tuning.key, source=table.digest)
         for name, candidates in entry.candidates.items():
             configurations = [each.configuration for each in candidates]
-            choices = self._complete(table.choose(name, tuning.key, configurations), configurations)
+            choices = table.choose(name, tuning.key, configurations, is_complete=self._is_complete)
             for each in candidates:
                 own = {i: choice for i, choice in enumerate(choices) if choice[0] == each.configuration}
                 if own:
@@ -73,9 +73,9 @@ class TunedSources:
         return [*texts]
 
     def configure(
-        self, unit: TranslationUnit, each: Instantiation, override: Override | None
+        self, unit: TranslationUnit, function: PythonFunction, each: Instantiation, override: Override | None
     ) -> list[tuple[Instantiation, TunedInstantiation | None]]:
-        """Return `each`, of a function in Python, in every configuration to build; the default is last.
+        """Return `each`, of a `function`, in every configuration to build; the default is last.
 
         Raises :class:`ConfigError` if the candidates or the default cannot be read.
         """
@@ -89,15 +89,12 @@ class TunedSources:
             where, tuning = table.name, Tuning(table.name, table.key)
         else:
             return [(each, None)]
-        default = configurations[0] if configurations else table.default
-        if default is None:
-            remedy = "give the configuration for other sizes and GPUs"
-            raise ConfigError("is missing", where=f"{table.name}: table.default", remedy=remedy)
         tuning = tuning._replace(key=table.key or tuning.key, source=table.digest)
-        pointers = [p.type.removeprefix("*").removeprefix("k") for p in each.parameters if p.type[0] == "*"]
-        dtypes = [_TORCH.get(element, element) for element in pointers]
-        choices = table.choose(each.function, tuning.key, configurations, each.constants, dtypes)
-        choices = self._complete(choices, configurations or [default])
+        pointers = {p.argument: p.type.removeprefix("*") for p in each.parameters if p.type[0] == "*"}
+        types = {name: element.removeprefix("k") for name, element in pointers.items()}
+        dtypes = [_TORCH.get(types[name], types[name]) for name in function.parameters if name in types]
+        own = configurations, each.constants, dtypes, self._is_complete
+        choices = table.choose(each.function, tuning.key, *own)
         return [
             (
                 replace(each, configuration=choice.configuration, when=choice.when),
@@ -105,13 +102,6 @@ class TunedSources:
             )
             for position, choice in enumerate(choices)
         ]
-
-    def _complete(self, choices: Sequence[Choice], candidates: Sequence[Configuration]) -> list[Choice]:
-        """Return `choices` and the default; or all `candidates`, of which launches take the default."""
-        default, *others = candidates
-        if self._is_complete and others:
-            choices = [Choice(each, ((Term(CANDIDATE, "==", i),),)) for i, each in enumerate(others)]
-        return [*choices, Choice(default)]
 
     def _decorated(self, entry: Tune, unit: TranslationUnit) -> tuple[Tune, list[Configuration]]:
         """Return `entry` with its key, and the configurations; both may be those of the decorator."""

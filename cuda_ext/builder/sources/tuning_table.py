@@ -21,8 +21,9 @@ from cuda_ext.compiler.front_ends.autotune_configs import spell_configuration
 from cuda_ext.compiler.front_ends.instantiation import parse_constant
 from cuda_ext.compiler.tuned_kernels import Choice, Configuration, Label, Landscape
 from cuda_ext.errors import ConfigError
+from cuda_ext.facts.candidates import Term
 from cuda_ext.formats.quantities import format_count
-from cuda_ext.formats.variant_conditions import GPU_NAME, Condition
+from cuda_ext.formats.variant_conditions import CANDIDATE, GPU_NAME, Condition
 
 # What reading raises for data of another form.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -107,11 +108,13 @@ class TuningTable:
         candidates: Sequence[Configuration],
         constants: Mapping[str, str] = {},
         dtypes: Sequence[str] = (),
+        is_complete: bool = False,
     ) -> list[Choice]:
         """Choose among `candidates` for a `kernel` with these `constants` and `dtypes`; the default is last.
 
         The first candidate is the default. Without candidates, the choices hold for the measured sizes alone,
-        else for the nearest ones.
+        else for the nearest ones. If the build `is_complete`, it has all candidates, and launches take the
+        default. Raises :class:`ConfigError` if there is no default.
         """
         sizes = [name for name in key if name not in constants]
         conditional: list[Choice] = []
@@ -144,7 +147,14 @@ class TuningTable:
                 self.landscapes[title, gpu] = Landscape(title, gpu, times, chosen)
         # The author of candidates says that each is right for all sizes. Others may be too small for some.
         rest = measured_choices.merge_neighbours(conditional)
-        return [*rest, *sized] if candidates else [*sized, *rest]
+        choices = [*rest, *sized] if candidates else [*sized, *rest]
+        if is_complete and candidates:
+            choices = [Choice(c, ((Term(CANDIDATE, "==", i),),)) for i, c in enumerate(candidates[1:])]
+        default = candidates[0] if candidates else self.default
+        if default is None:
+            remedy = "give the configuration for other sizes and GPUs"
+            raise ConfigError("is missing", where=f"{self.name}: table.default", remedy=remedy)
+        return [*choices, Choice(default)]
 
 
 def _normalise(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
