@@ -59,7 +59,8 @@ Instantiations of Python functions, such as Triton's, contain the types of their
 NVRTC. The generated header declares them by name. A module may consist of them alone.
 
 ``EMBED`` chooses the form of images in C++. With ``incbin``, the default for gcc and clang, the assembler reads files.
-``literal``, the default for other compilers and for Windows, writes string literals.
+``literal``, the default for other compilers and for Windows, writes string literals. ``object`` writes an object file
+(ELF, x86-64 or AArch64), which every linker takes.
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
 ``INCLUDE_DIRECTORIES``. Write paths relative to the current source directory, within ``PROJECT_SOURCE_DIR`` or
@@ -129,13 +130,18 @@ function(cuda_ext_add_module target)
   else()
     set(embed literal)
   endif()
+  set(machine)
+  if(CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" machine)
+  endif()
   set(exported OFF)
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     set(exported ON)
   endif()
   string(ASCII 31 separator)
   string(JOIN "${separator}" arguments "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-    "${PROJECT_BINARY_DIR}" "${CMAKE_CURRENT_LIST_FILE}" "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported})
+    "${PROJECT_BINARY_DIR}" "${CMAKE_CURRENT_LIST_FILE}" "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported}
+    "${machine}")
   # Not ARGN, since a value may contain a semicolon or a newline.
   math(EXPR last "${ARGC} - 1")
   foreach(index RANGE ${last})
@@ -177,7 +183,12 @@ function(cuda_ext_add_module target)
   set(code)
   if(NOT embed STREQUAL none AND NOT arg_PYTHON_ONLY)
     get_filename_component(code "${path}" NAME)
-    set(code "${directory}/${code}.cpp")
+    set(object)
+    if(arg_EMBED STREQUAL "object")
+      set(object "${directory}/${code}.images.o")
+      set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    endif()
+    set(code "${directory}/${code}.cpp" ${object})
     set(headers "${directory}/include/${path}.h" "${directory}/include/${path}/cuda_ext.hpp")
     if(cuda_ext_on_demand)
       list(APPEND headers "${directory}/include/${path}/compile.hpp")
@@ -214,7 +225,7 @@ function(cuda_ext_add_module target)
   if(code)
     set(generate "${target}_generate")
     _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
-    if(embed STREQUAL incbin AND NOT arg_EMBED STREQUAL "literal")
+    if(embed STREQUAL incbin AND NOT arg_EMBED MATCHES "^(literal|object)$")
       # Paths in the source are relative to this directory, of which the linker would not know.
       target_include_directories(${target} PRIVATE "${directory}")
       target_compile_options(${target} PRIVATE -fno-lto)

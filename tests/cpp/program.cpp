@@ -2,8 +2,8 @@
 
 #include "sample.h"
 
-#include <cuda_ext/loader/current_context.hpp>
-#include <cuda_ext/loader/images.hpp>
+#include <cuda_ext/loader/driver.hpp>
+#include <cuda_ext/loader/loaded_images.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -19,7 +19,7 @@ using loader::Value;
 template <::std::size_t index>
 struct wrapper;
 template <::std::size_t index, class... Parameters>
-using Typed = loader::TypedKernel<cuda_ext_kernel, index, Parameters...>;
+using Typed = loader::TypedKernel<cuda_ext_kernel, index, loader::LaunchConfig, Parameters...>;
 
 struct type_ns_Particle : loader::Class {
   static constexpr char name[] = "ns::Particle";

@@ -654,6 +654,11 @@ def test_shared_objects_export_only_exceptions(shared_objects: tuple[Path, list[
     assert exported_besides_exceptions(listed) == []
 
 
+def test_no_symbol_keeps_a_plugin_loaded(shared_objects: tuple[Path, list[Path]]) -> None:
+    """Without optimisation, too."""
+    assert [line for line in printed("nm", "-C", shared_objects[1][0]).splitlines() if " u " in line] == []
+
+
 def test_nothing_runs_before_main(module: Path, shared_objects: tuple[Path, list[Path]]) -> None:
     assert not runs_code_at_start(module)
     assert not runs_code_at_start(module.parent / "plugin.o")

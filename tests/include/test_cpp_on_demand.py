@@ -166,7 +166,7 @@ def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> On
     write_cpp(package, root / "cpp", include_dirs=["device"], jit=True)
     objects = [root / f"{source.stem}.o" for source in (LOADER, ON_DEMAND)]
     for source, output in zip((LOADER, ON_DEMAND), objects, strict=True):
-        compiled("-std=c++17", "-g0", "-c", source, "-o", output)
+        compiled("-std=c++17", "-g0", "-fPIC", "-c", source, "-o", output)
     compile_program(root / "cpp", root / "program", *objects, *objects)
     return OnDemand(root / "program", fake_driver)
 
@@ -330,11 +330,28 @@ def test_images_of_all_kinds_are_linked(on_demand: OnDemand, cache_of_cpp: Path)
     assert again.output == [*done.output, "no"]
 
 
+def test_images_from_elsewhere_are_loaded(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    done = on_demand.cpp("load:sm", cache=cache_of_cpp)
+    assert (done.output, [launch.split()[1] for launch in done.launches]) == ([], ["k"])
+    # The fake driver reads no PTX, but gets it.
+    refused = ("error 500 of cuLibraryGetKernel",)
+    done = on_demand.cpp("load:ptx", cache=cache_of_cpp, errors=refused)
+    assert " cuLibraryGetKernel failed" in done.output[0]
+
+
 def test_headers_in_memory_are_found_beside_their_includers(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     """So are headers of the standard library, and functions without annotation are for the device."""
     done = on_demand.cpp("headers", "compiled:five", cache=cache_of_cpp)
     assert done.output == []
     assert len(done.launches) == 1
+
+
+def test_only_libstdcxx_has_symbols_that_keep_a_plugin_loaded(on_demand: OnDemand, tmp_path: Path) -> None:
+    objects = [on_demand.program.with_name(f"{source.stem}.o") for source in (LOADER, ON_DEMAND)]
+    compiled("-shared", *objects, "-o", tmp_path / "plugin.so", "-ldl")
+    listed = subprocess.run(["nm", "-C", tmp_path / "plugin.so"], capture_output=True, text=True, check=True)
+    unique = [line.partition(" u ")[2] for line in listed.stdout.splitlines() if " u " in line]
+    assert [name for name in unique if not name.startswith("std::")] == []
 
 
 def test_standard_headers_are_those_of_python() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,6 +137,28 @@ def test_a_build_tree_survives(tmp_path: Path, generator: str) -> None:
     project.build(*ONLY)
     places = {name.rpartition("/")[0] for name in files() if name.endswith((".h", "manifest.json"))}
     assert places == {"include/app/sub", "python/app/sub/others"}
+
+
+@takes_cxx
+@with_each_generator
+@pytest.mark.skipif(sys.platform != "linux", reason="takes objects of ELF")
+def test_images_in_an_object_are_linked(tmp_path: Path, generator: str) -> None:
+    project = CMakeProject(tmp_path / "app", generator)
+    call = "cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES 90-real EMBED object)\n"
+    lists = LISTS + call + "add_executable(app main.cpp)\ntarget_link_libraries(app PRIVATE app_kernels)\n"
+    main = "#include <app/kernels.h>\nint main() { return &app::kernels::cuda_ext_library() == nullptr; }\n"
+    project.write({"CMakeLists.txt": lists, "main.cpp": main, "device/fill.cu": FILL})
+    project.configure()
+    project.build()
+    project.run(project.executable)
+    image = project.module / "python/app/kernels/fill.fatbin"
+    assert image.read_bytes() in project.executable.read_bytes()
+    (project.module / "kernels.images.o").unlink()
+    assert steps_of(project) == COMPILED
+    assert steps_of(project) == []
+    (project.root / "device/fill.cu").write_text(FILL.replace("void fill", "void fill2"))
+    project.build()
+    assert image.read_bytes() in project.executable.read_bytes()
 
 
 @takes_cxx

@@ -32,11 +32,13 @@ def project(tmp_path: Path) -> CMakeProject:
 Refused = Callable[..., str]
 
 
-def write_call(project: CMakeProject, target: str, *words: str | bytes, embed: str = "incbin") -> Path:
+def write_call(
+    project: CMakeProject, target: str, *words: str | bytes, embed: str = "incbin", machine: str = ""
+) -> Path:
     """Write the arguments of a call as CMake does; return the directory of its module."""
     directory, root = project.root.with_name("build") / target, str(project.root)
     directory.mkdir(parents=True)
-    facts = (target, root, root, str(directory), f"{root}/CMakeLists.txt", "", embed, "Ninja", "OFF")
+    facts = (target, root, root, str(directory), f"{root}/CMakeLists.txt", "", embed, "Ninja", "OFF", machine)
     given = (word if isinstance(word, bytes) else word.encode() for word in (*facts, *words))
     (directory / "arguments.txt").write_bytes(b"\x1f".join(given))
     (directory / "generated.txt").touch()
@@ -90,6 +92,7 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
         "NAME a.k CXX_NAMESPACE my::class",
         "NAME a.k CXX_NAMESPACE std::gpu",
         "NAME a.k CXX_NAMESPACE a PYTHON_ONLY",
+        "NAME a.k EMBED objects",
         "NAME a.k EMBED object",
     ],
     ids=str,

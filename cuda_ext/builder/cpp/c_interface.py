@@ -13,18 +13,13 @@ from cuda_ext.facts.kernels import Parameter
 from cuda_ext.facts.symbols import Symbol
 
 _BITS = {1: 8, 2: 16, 4: 32, 8: 64}
+_INTEGERS = {"short": 16, "int": 32, "long": 64, "long long": 64}
 _TYPES = {
     **{name: name for name in ("bool", "char", "float", "double")},
     "signed char": "int8_t",
-    "short": "int16_t",
-    "int": "int32_t",
-    "long": "int64_t",
     "unsigned char": "uint8_t",
-    "unsigned short": "uint16_t",
-    "unsigned int": "uint32_t",
-    "long long": "int64_t",
-    "unsigned long": "uint64_t",
-    "unsigned long long": "uint64_t",
+    **{name: f"int{bits}_t" for name, bits in _INTEGERS.items()},
+    **{f"unsigned {name}": f"uint{bits}_t" for name, bits in _INTEGERS.items()},
 }
 
 

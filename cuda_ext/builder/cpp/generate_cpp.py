@@ -19,7 +19,9 @@ from cuda_ext.builder.cpp import source_name
 from cuda_ext.builder.cpp.c_interface import describe_in_c
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header, UnbuiltTemplate
-from cuda_ext.builder.cpp.launched_kernels import launched_kernels, lowered_elsewhere
+from cuda_ext.builder.cpp.launched_kernels import launched_kernels
+from cuda_ext.builder.cpp.module_data import ModuleData, Recipe, Template
+from cuda_ext.builder.cpp.object_file import object_file
 from cuda_ext.builder.cpp.template_arguments import TemplateParameters
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
@@ -28,9 +30,8 @@ from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.kernel_sources import choose_sources
 from cuda_ext.compiler.translation_unit import NAMED
 from cuda_ext.facts import manifest as manifest_file
-from cuda_ext.facts.architecture import Architecture
 from cuda_ext.facts.codec import key_of
-from cuda_ext.facts.image_choice import describe_images, needed_driver, order_images
+from cuda_ext.facts.image_choice import order_images
 from cuda_ext.facts.manifest import Manifest, Unit
 from cuda_ext.facts.sources import Options, Source
 from cuda_ext.formats.spelling import plain_name
@@ -41,7 +42,7 @@ from cuda_ext.toolchain.cuda_packages import standard_headers
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Embed = Literal["incbin", "literal"]
+Embed = Literal["incbin", "literal", "object"]
 
 (_STANDARD,) = standard_headers(Options())
 
@@ -71,13 +72,14 @@ def render(
     jit: bool = False,
     given: Texts = Texts(),  # noqa: B008 - immutable
     with_c: bool = False,
+    machine: str = "",
 ) -> CppModule:
     """Render the C++ of `package`, whose files lie in `package_directory`.
 
     `namespace` replaces the package's own. `given` are texts to embed. `include_dirs` are directories of the
     project; headers below them have further names. With `jit`, the sources of the package are embedded and
-    compiled on demand. `with_c` adds an interface in C. The same arguments give the same bytes. The text of
-    the source changes whenever an embedded file does.
+    compiled on demand. `with_c` adds an interface in C. Objects are for `machine`. The same arguments
+    give the same bytes. The text of the source changes whenever an embedded file does, except in objects.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
     units = [unit._replace(images=tuple(order_images(unit.images))) for unit in manifest.units]
@@ -105,6 +107,16 @@ def render(
     text_names = {name: embedded[f"sources/{name}"].name for name in texts}
     compiled = {source.name: source for unit in manifest.units for source in unit.sources}
     headers = _headers(texts, compiled, text_names, given, include_dirs)
+    data = ModuleData(
+        manifest,
+        launched,
+        embedded,
+        {name: text for name, text in text_names.items() if name in compiled},
+        headers,
+        key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
+        [_recipe(unit, texts) for unit in manifest.units] if jit else None,
+        templates,
+    )
     context = {
         "manifest": manifest,
         "header": header,
@@ -115,15 +127,10 @@ def render(
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
-        "kernels": launched,
         "variants": [variants for variants in manifest.variants if not variants.specialised],
-        "symbols": [(symbol, lowered_elsewhere(symbol, manifest)) for symbol in manifest.symbols],
-        "sources": {name: text for name, text in text_names.items() if name in compiled},
+        "data": data,
         "headers": headers,
-        "headers_sha256": key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
         "named": _identifiers(given.named),
-        "recipes": [_recipe(unit, texts) for unit in manifest.units] if jit else None,
-        "templates": templates,
         "jit": jit,
         "c": describe_in_c(manifest.module, launched, manifest.symbols) if with_c else None,
     }
@@ -136,6 +143,8 @@ def render(
     }
     if with_c:
         files[f"include/{header.path.removesuffix('.h')}/c.h"] = _render("c_interface.h.j2", context)
+    if embed == "object":
+        files[f"{stem}.images.o"] = object_file(embedded.values(), machine)
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(embedded.values())}
     return CppModule(f"include/{header.path}", source, files)
@@ -148,8 +157,6 @@ def _render(template: str, context: Mapping[str, object]) -> bytes:
 @cache
 def _templates() -> Environment:
     environment = templates(__package__)
-    environment.globals |= {"describe_images": describe_images, "needed_driver": needed_driver}
-    environment.globals["gpus_of"] = lambda text: Architecture.parse(text).gpus
     environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
     return environment
 
@@ -211,45 +218,23 @@ def _headers(
     return headers | {alias: quoted(f'#include "{name}"\n') for alias, name in aliases}
 
 
-class _Recipe(NamedTuple):
-    """The options and headers to compile a one-source unit on demand, or the ``obstacle`` to that."""
-
-    source: Source
-    options: Sequence[str] = ()
-    headers: Sequence[str] = ()
-    is_specific: bool = False
-    obstacle: str = ""
-
-
-class _Template(NamedTuple):
-    """A kernel template and the unit that defines it. The name of a built kernel's template is qualified.
-
-    ``obstacle`` says why it is not instantiated on demand; it is empty if it is.
-    """
-
-    name: str
-    is_qualified: bool
-    unit: int
-    obstacle: str
-
-
-def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
+def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> Recipe:
     source = unit.sources[0]
     if len(unit.sources) > 1 or source.options.relocatable:
-        return _Recipe(source, obstacle="linked modules are compiled on demand by Python only")
+        return Recipe(source, obstacle="linked modules are compiled on demand by Python only")
     if source.name.endswith(".ptx"):
-        return _Recipe(source, obstacle="PTX is compiled on demand by Python only")
+        return Recipe(source, obstacle="PTX is compiled on demand by Python only")
     if source.options.skip_host_code:
-        return _Recipe(source, obstacle=f"{source.name} has host code, which Python leaves out")
+        return Recipe(source, obstacle=f"{source.name} has host code, which Python leaves out")
     if source.name not in texts or not source.sha256:
         why = "is not embedded, since NVRTC does not compile it, or compiles it differently on other machines"
-        return _Recipe(source, obstacle=f"{source.name} {why}")
+        return Recipe(source, obstacle=f"{source.name} {why}")
     is_specific = any(image.target.suffix for image in unit.images)
     headers = [name.removeprefix(NAMED) for name in _reached(source, texts)]
     if source.options.std_headers and (standard := _standard_headers(texts)):
         headers += (name for name in standard if name not in headers)
         source = source._replace(sha256=key_of(source.sha256, *standard.values()))
-    return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
+    return Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
 
 
 def _standard_headers(texts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -271,7 +256,7 @@ def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:
     return closure(texts[source.name], source.options, others)
 
 
-def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[_Template]:
+def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[Template]:
     """List the kernel templates of `manifest`: those of built kernels, then all that the sources define."""
     # The sources by title, each with its first unit, since a source with split instantiations has several.
     units = {unit.title: index for index, unit in reversed(list(enumerate(manifest.units)))}
@@ -304,11 +289,11 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
             obstacle = (
                 f"{title} has the variable '{variable}', of which the kernel would have a separate copy"
             )
-        yield _Template(name, name in built, units[title], obstacle)
+        yield Template(name, name in built, units[title], obstacle)
 
 
 def _unbuilt_templates(
-    manifest: Manifest, texts: Mapping[str, bytes], templates: Sequence[_Template]
+    manifest: Manifest, texts: Mapping[str, bytes], templates: Sequence[Template]
 ) -> dict[str, UnbuiltTemplate]:
     """Return the templates that are compiled on demand and have no built instantiation, by their names."""
     built = {plain_name(kernel.expression) for kernel in manifest.kernels}

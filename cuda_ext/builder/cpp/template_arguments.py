@@ -76,32 +76,29 @@ class TemplateParameters(NamedTuple):
         return [f"{'V' if is_value else 'T'}{i}" for i, is_value in enumerate(self.are_values)]
 
     @property
+    def words(self) -> list[str]:
+        return ["auto" if is_value else "class" for is_value in self.are_values]
+
+    @property
     def declaration(self) -> str:
         """The declarations of the parameters, for a template."""
-        return ", ".join(
-            f"{'auto' if is_value else 'class'} {name}"
-            for name, is_value in zip(self.names, self.are_values, strict=True)
-        )
+        return ", ".join(map("{} {}".format, self.words, self.names))
 
     @property
     def texts(self) -> list[str]:
         """The C++ classes that provide the texts of the parameters."""
-        return [
-            f"AbsentOr<loader::{'Value' if is_value else 'Type'}Argument<{name}>>"
-            if i >= self.least
-            else f"loader::{'Value' if is_value else 'Type'}Argument<{name}>"
-            for i, (name, is_value) in enumerate(zip(self.names, self.are_values, strict=True))
-        ]
+        kinds = ["Value" if is_value else "Type" for is_value in self.are_values]
+        classes = list(map("loader::{}Argument<{}>".format, kinds, self.names))
+        return [*classes[: self.least], *map("AbsentOr<{}>".format, classes[self.least :])]
 
     def declare(self, template: str) -> tuple[str, str]:
         """Declare the parameters, with defaults, of the variable template `template`, and its arguments."""
         names = [f"{name}_" if name == template else name for name in self.names]
-        words = ["auto" if is_value else "class" for is_value in self.are_values]
         defaults = [
             f" = cuda_ext_kernels::{_ABSENT[is_value].text}" if i >= self.least else ""
             for i, is_value in enumerate(self.are_values)
         ]
-        return ", ".join(map("{} {}{}".format, words, names, defaults)), ", ".join(names)
+        return ", ".join(map("{} {}{}".format, self.words, names, defaults)), ", ".join(names)
 
     def condition(self, arguments: Sequence[Argument]) -> str:
         """Write the C++ condition that the parameters equal these `arguments`."""

@@ -63,8 +63,9 @@ class _Request(NamedTuple):
     """A call as CMake made it: ``words`` after ``target``, in the file ``lists`` of a project in ``root``.
 
     ``current`` is CMake's current source directory, ``binary`` the project's binary directory, and
-    ``architectures`` the default. ``embed`` is ``none`` where C++ is not enabled. If ``exported`` is ``ON``,
-    there is to be a compilation database. The build makes the sources at the paths ``generated``.
+    ``architectures`` the default. ``embed`` is ``none`` where C++ is not enabled. ``machine`` is the
+    processor if object files are ELF. If ``exported`` is ``ON``, there is to be a compilation database. The
+    build makes the sources at the paths ``generated``.
     """
 
     directory: Path
@@ -77,17 +78,19 @@ class _Request(NamedTuple):
     embed: str
     generator: str
     exported: str
+    machine: str
     words: Sequence[bytes]
     generated: Sequence[str] = ()
 
     @classmethod
     def read(cls, directory: str) -> _Request:
         arguments = Path(directory, "arguments.txt").read_bytes().split(_SEPARATOR.encode())
-        target, root, current, binary, *others = map(os.fsdecode, arguments[:9])
-        lists, architectures, embed, generator, exported = others
+        target, root, current, binary, *others = map(os.fsdecode, arguments[:10])
+        lists, architectures, embed, generator, exported, machine = others
         paths = Path(directory), target, Path(root), Path(current), Path(binary)
         generated = Path(directory, "generated.txt").read_text(encoding="utf-8").split("\n")
-        return cls(*paths, lists, architectures, embed, generator, exported, arguments[9:], generated)
+        rest = arguments[10:], generated
+        return cls(*paths, lists, architectures, embed, generator, exported, machine, *rest)
 
     @property
     def place(self) -> str:
@@ -130,7 +133,8 @@ def _read(request: _Request) -> Call:
         call,
         architectures=[] if default.upper() in ("OFF", "FALSE") else from_cmake(default),
         cudaarchs=os.environ.get("CUDAARCHS", ""),
-        embed=call.choose_embed(request.embed),
+        machine=request.machine,
+        embed=call.choose_embed(request.embed, request.machine),
         restores_byproducts="Makefiles" not in request.generator,
     )
     return dataclasses.replace(call, name=call.project().modules[0].name)

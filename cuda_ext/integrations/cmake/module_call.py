@@ -13,11 +13,12 @@ from typing import Any, Literal, cast
 
 from cuda_ext.builder.config.keys import BuildSettings
 from cuda_ext.builder.config.modules import ModuleConfig, check_apart, check_name, parse_module
+from cuda_ext.builder.cpp.object_file import MACHINES
 from cuda_ext.builder.project import Project
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.atomic_directory import replace_file
 
-Embed = Literal["incbin", "literal", "none"]
+Embed = Literal["incbin", "literal", "object", "none"]
 _FILE_NAME = "module.json"
 
 
@@ -34,9 +35,10 @@ class Call:
     relative to the project, or with ``pyproject`` in that file. ``jit`` says whether kernels are compiled
     on demand, in C++ too; without it, the Python package does that if the keys say so. ``architectures``
     are the default, and ``cudaarchs`` is ``CUDAARCHS`` in the environment, which overrides them. ``embed``
-    is the form of images in C++, ``none`` for a module without C++; ``python_only`` is what the call says
-    about that. With ``restores_byproducts`` the build tool generates deleted byproducts again. ``files``
-    are those that the globs match; the module changes with them. ``outside`` and ``generated`` are those of
+    is the form of images in C++, ``none`` for a module without C++, and ``machine`` that of objects;
+    ``python_only`` is what the call says about that. With ``restores_byproducts`` the build tool generates
+    deleted byproducts again. ``files`` are those that the globs match; the module changes with them.
+    ``outside`` and ``generated`` are those of
     a :class:`FileTree`.
     """
 
@@ -52,6 +54,7 @@ class Call:
     architectures: Sequence[str] = ()
     cudaarchs: str = ""
     embed: Embed | None = None
+    machine: str = ""
     restores_byproducts: bool = True
     files: Sequence[str] = ()
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -111,8 +114,10 @@ class Call:
         module = dataclasses.replace(module, settings=settings, overrides=overrides)
         return dataclasses.replace(project, modules=(module,), generated=frozenset(self.generated))
 
-    def choose_embed(self, available: str) -> Embed:
+    def choose_embed(self, available: str, machine: str) -> Embed:
         """Return the form of images in C++, of which `available` is ``none`` if CXX is not enabled.
+
+        Objects are for `machine`.
 
         Raises :class:`ConfigError` if the call then has arguments for C++.
         """
@@ -125,10 +130,12 @@ class Call:
                 f"{given} is for C++, and the language CXX is not enabled",
                 "add CXX to the LANGUAGES of project()",
             )
-        if self.embed not in (None, "literal", "incbin"):
-            raise ConfigError(
-                f"expected literal or incbin, found {self.embed!r}", where=f"{call_of(self.target)}.EMBED"
-            )
+        where = f"{call_of(self.target)}.EMBED"
+        if self.embed not in (None, "literal", "incbin", "object"):
+            raise ConfigError(f"expected literal, incbin or object, found {self.embed!r}", where=where)
+        if self.embed == "object" and machine not in MACHINES:
+            problem = f"objects are ELF for x86-64 or AArch64, and not for {machine or 'this system'}"
+            raise ConfigError(problem, where=where, remedy="leave out EMBED, or write EMBED literal")
         return "none" if self.python_only or available == "none" else self.embed or cast("Embed", available)
 
     @property

@@ -76,14 +76,16 @@ def _build(directory: Path, call: Call, show: Callable[[str], None], stamp: str,
             package,
             config.settings.include_dirs,
             place,
-            "incbin" if call.embed == "incbin" else "literal",
+            call.embed or "literal",
             call.cxx_namespace,
             bool(call.jit),
             texts,
             bool(call.c_interface),
+            call.machine,
         )
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
-        byproducts |= {name for name in cpp.files if name.startswith("include/")} | {cpp.source}
+        byproducts |= {name for name in cpp.files if name.startswith("include/") or name.endswith(".o")}
+        byproducts.add(cpp.source)
     _write(directory, files)
     inputs = {project.tree.path(name.as_posix()) for name in project.source_files()} | package.outside
     watched = {directory / name for name in files}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
+from cuda_ext.builder.cpp.object_file import object_file
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.facts import manifest
 from cuda_ext.facts.manifest import Image, Manifest, Unit
@@ -166,16 +167,16 @@ def package_of(files: Mapping[str, bytes], texts: Mapping[str, bytes]) -> Packag
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("embed", ["incbin", "literal"])
+@pytest.mark.parametrize("embed", ["incbin", "literal", "object"])
 def test_a_program_holds_every_byte_aligned_and_terminated(embed, tmp_path):
     files = dict(CASES)
-    if embed == "incbin":
+    if embed != "literal":
         files["large"] = random.Random(2).randbytes(20_000_000)
     texts = {f"include/{name}.cuh": content for name, content in TEXTS.items()}
     directory = tmp_path / "späße \"und\" 'mehr' $x %d \\n {1|2} ; #"
     module = write_cpp(package_of(files, texts), directory, embed)
     (directory / "main.cpp").write_text(READ_BACK)
-    sources = directory / "main.cpp", directory / module.source, LOADER
+    sources = directory / "main.cpp", directory / module.source, LOADER, *directory.glob("*.o")
     compile_cpp(f"-I{directory / 'include'}", *sources, "-o", tmp_path / "program", "-ldl")
     found = tmp_path / "found"
     found.mkdir()
@@ -185,6 +186,24 @@ def test_a_program_holds_every_byte_aligned_and_terminated(embed, tmp_path):
     for name, content in texts.items():
         assert (found / name.replace("/", ".")).read_bytes() == content + b"\0", name
     assert len(list(found.iterdir())) == len(files) + len(texts)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_an_object_is_whole_and_hides_its_symbols(machine: str, tmp_path: Path) -> None:
+    files = [Embedded("first", Path(), b"12"), Embedded("second", Path(), b"345", "char")]
+    (tmp_path / "images.o").write_bytes(object_file(files, machine))
+    command = ["readelf", "--wide", "--file-header", "--sections", "--symbols", "images.o"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"LC_ALL": "C"}, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert {"x86_64": "X86-64", "aarch64": "AArch64"}[machine] in done.stdout
+    symbols = [line.split()[1:] for line in done.stdout.splitlines() if " OBJECT " in line]
+    assert symbols == [
+        ["0000000000000000", "3", "OBJECT", "GLOBAL", "HIDDEN", "1", "first"],
+        ["0000000000000040", "4", "OBJECT", "GLOBAL", "HIDDEN", "1", "second"],
+    ]
 
 
 @pytest.mark.host_compiler

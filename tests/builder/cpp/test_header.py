@@ -144,10 +144,10 @@ def test_digests_are_in_the_assembly_so_that_preprocessing_leaves_them():
 
 def headers_in(text: str) -> dict[str, str]:
     """Return the names of device headers, with the identifiers of their texts."""
-    tables = re.findall(
-        r"constexpr const char\* header_(?:texts|names)\[\] = \{\n(.*?)\n\};", text, re.DOTALL
-    )
-    texts, names = (re.findall(r"^  (.*),$", table, re.MULTILINE) for table in tables)
+    module = text[text.index(" module_data = ") :]
+    tables = re.search(r"^  \{\d+, (\w+), (\w+), ", module, re.MULTILINE).groups()
+    rows = (re.search(rf" {name}\[\] = \{{\n(.*?)\n\}};", text, re.DOTALL)[1] for name in tables)
+    texts, names = (re.findall(r"^  (.*),$", each, re.MULTILINE) for each in rows)
     return dict(zip((name.strip('"') for name in names), texts, strict=True))
 
 
@@ -192,7 +192,7 @@ def test_the_table_of_images_says_which_one_the_driver_takes() -> None:
     needed = {name: (version, reason) for name, *_, version, reason in rows}
     assert needed["sm_90"] == ("13000", "made by CUDA 13.5")
     assert needed["compute_80"] == ("13050", "made by CUDA 13.5")
-    assert f'"device/a.cu", {{images_0, {len(names)}}}, "sm_75, sm_80, ' in text
+    assert f'"device/a.cu", {{image_data_0, {len(names)}}}, "sm_75, sm_80, ' in text
 
 
 def test_images_share_a_fatbin_or_have_files_of_their_own():

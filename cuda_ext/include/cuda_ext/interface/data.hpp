@@ -65,11 +65,11 @@ struct PassedData {
 struct FixedLaunchData {
   std::size_t image;
   unsigned block[3];
-  unsigned cluster[3];
   std::size_t shared;
-  std::size_t scratch;
+  unsigned cluster[3];
   bool cooperative;
   bool dependent;
+  std::size_t scratch;
 };
 
 // A term of a condition. It compares the argument at this position, or else the compute capability (90 for

@@ -79,14 +79,10 @@ class CUDA_EXT_VISIBLE Error : public std::exception {
 };
 
 // An argument or an option of a launch does not fit the kernel; nothing reached the GPU.
-struct CUDA_EXT_VISIBLE ArgumentError : Error {
-  using Error::Error;
-};
+struct CUDA_EXT_VISIBLE ArgumentError : Error { using Error::Error; };
 
 // The module has no kernel, symbol or instantiation of that name.
-struct CUDA_EXT_VISIBLE KernelNotFoundError : Error {
-  using Error::Error;
-};
+struct CUDA_EXT_VISIBLE KernelNotFoundError : Error { using Error::Error; };
 
 // The CUDA driver is missing, unusable, or refused a request. `code` is its CUresult, or 0.
 struct CUDA_EXT_VISIBLE DriverError : Error {
@@ -95,54 +91,34 @@ struct CUDA_EXT_VISIBLE DriverError : Error {
 };
 
 // There is no driver library on this machine.
-struct CUDA_EXT_VISIBLE NoDriverError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE NoDriverError : DriverError { using DriverError::DriverError; };
 
 // The driver is older than the images need.
-struct CUDA_EXT_VISIBLE DriverTooOldError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE DriverTooOldError : DriverError { using DriverError::DriverError; };
 
 // There is a driver, but no GPU that it can use.
-struct CUDA_EXT_VISIBLE NoDeviceError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE NoDeviceError : DriverError { using DriverError::DriverError; };
 
 // The driver refused or failed a launch.
-struct CUDA_EXT_VISIBLE LaunchError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE LaunchError : DriverError { using DriverError::DriverError; };
 
 // The driver refused to load an image.
-struct CUDA_EXT_VISIBLE LoadError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE LoadError : DriverError { using DriverError::DriverError; };
 
 // The module holds no image that the GPU can run.
-struct CUDA_EXT_VISIBLE NoImageError : LoadError {
-  using LoadError::LoadError;
-};
+struct CUDA_EXT_VISIBLE NoImageError : LoadError { using LoadError::LoadError; };
 
 // Only PTX fits the GPU, and this driver is older than the PTX.
-struct CUDA_EXT_VISIBLE PtxTooNewError : LoadError {
-  using LoadError::LoadError;
-};
+struct CUDA_EXT_VISIBLE PtxTooNewError : LoadError { using LoadError::LoadError; };
 
 // A function of the driver failed.
-struct CUDA_EXT_VISIBLE DriverCallError : DriverError {
-  using DriverError::DriverError;
-};
+struct CUDA_EXT_VISIBLE DriverCallError : DriverError { using DriverError::DriverError; };
 
 // The compiler refused a request on demand. The message contains the compiler's text.
-struct CUDA_EXT_VISIBLE CompilationError : Error {
-  using Error::Error;
-};
+struct CUDA_EXT_VISIBLE CompilationError : Error { using Error::Error; };
 
 // A part of the tool chain that compilation on demand needs is unusable.
-struct CUDA_EXT_VISIBLE ToolchainError : Error {
-  using Error::Error;
-};
+struct CUDA_EXT_VISIBLE ToolchainError : Error { using Error::Error; };
 
 #endif
 

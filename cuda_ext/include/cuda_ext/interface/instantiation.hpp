@@ -52,11 +52,6 @@ class NameExpression {
     }
   }
 
-  static constexpr bool is_of_word(char letter) noexcept {
-    return letter == '_' || ('0' <= letter && letter <= '9') || ('A' <= letter && letter <= 'Z') ||
-           ('a' <= letter && letter <= 'z');
-  }
-
   char text_[sizeof(Template::name) + (Arguments::text().size + ... + 0) + sizeof...(Arguments) + 2] = {};
   std::size_t size_ = 0;
 };
@@ -95,7 +90,7 @@ class TypedOnDemand : public Instantiation {
     if (!found) return std::move(found).failure();
     const Integer* const misfits[] = {arguments.misfit()..., nullptr};
     if ((arguments.misfit() || ... || false)) return (*found)->refuse(misfits);
-    return Kernel(**found).try_launch(config, arguments.get()...);
+    return launch_checked(**found, config, arguments.get()...);
   }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -114,7 +109,7 @@ class SizedOnDemand : public Instantiation {
   Result<void> try_launch(const LaunchConfig& config, const Values&... values) const noexcept {
     auto found = Instantiation::find();
     if (!found) return std::move(found).failure();
-    return Kernel(**found).try_launch(config, values...);
+    return launch_checked(**found, config, values...);
   }
 
 #if CUDA_EXT_EXCEPTIONS

@@ -29,25 +29,26 @@ inline constexpr bool is_lossless = true;
 template <class T, class Argument>
 inline constexpr bool is_lossless<Value<T>, Argument> = holds_every<T, Argument>();
 
-// The kernel `index` of the module of `kernel_at`, with these parameters, which are types of argument.hpp.
-template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
+// The kernel `index` of the module of `kernel_at`, with these parameters, which are types of argument.hpp. The
+// configuration is a LaunchGrid if the image fixes everything except the grid.
+template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class LaunchedWith, class... Parameters>
 class TypedKernel {
  public:
-  using Config = LaunchConfig;
+  using Config = LaunchedWith;
 
   // The kernel without parameter types.
   static Kernel kernel() noexcept { return Kernel(kernel_at(index)); }
 
 #if CUDA_EXT_EXCEPTIONS
   // Launches the kernel, and throws errors.
-  void operator()(const LaunchConfig& config, Parameters... arguments) const {
+  void operator()(const Config& config, Parameters... arguments) const {
     if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...).value();
     submit_or_raise(config, arguments.get()...);
   }
 #endif
 
   // Launches the kernel, and returns errors.
-  Result<void> try_launch(const LaunchConfig& config, Parameters... arguments) const noexcept {
+  Result<void> try_launch(const Config& config, Parameters... arguments) const noexcept {
     if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...);
     return submit(config, arguments.get()...);
   }
@@ -87,25 +88,6 @@ class TypedKernel {
     kernel_at(index).launch_or_raise(config, addresses);
   }
 #endif
-};
-
-// A typed kernel whose image fixes everything except the grid.
-template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
-class FixedKernel : public TypedKernel<kernel_at, index, Parameters...> {
-  using Typed = TypedKernel<kernel_at, index, Parameters...>;
-
- public:
-  using Config = LaunchGrid;
-
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const LaunchGrid& launch, Parameters... arguments) const {
-    Typed::operator()(launch, arguments...);
-  }
-#endif
-
-  Result<void> try_launch(const LaunchGrid& launch, Parameters... arguments) const noexcept {
-    return Typed::try_launch(launch, arguments...);
-  }
 };
 
 template <std::size_t index, class First, class... Others>

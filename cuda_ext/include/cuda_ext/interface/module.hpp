@@ -50,11 +50,10 @@ class ModuleKernel {
   // errors.
   virtual Failure launch(const LaunchConfig& config, void** arguments) noexcept = 0;
   virtual void launch_or_raise(const LaunchConfig& config, void** arguments) = 0;
-  // These also check that the `count` arguments have the `sizes` of the parameters.
-  virtual Failure launch_checked(const LaunchConfig& config, void** arguments, const std::size_t* sizes,
-                                 std::size_t count) noexcept = 0;
   // Loads the kernel and raises its limits, as a launch with `config` does.
   virtual Failure prepare(const LaunchConfig& config) noexcept = 0;
+  // Returns the error if `count` arguments do not have the `sizes` of the parameters, in a launch in `stream`.
+  virtual Failure check(Stream stream, const std::size_t* sizes, std::size_t count) noexcept = 0;
   // Returns the error for an argument that its parameter cannot hold: the first of `given` that is not
   // nullptr. There is one for each parameter.
   virtual Failure refuse(const Integer* const* given) const noexcept = 0;
@@ -80,11 +79,11 @@ class Module {
   virtual Result<ModuleKernel*> find_kernel(Text name) noexcept = 0;
   // Finds a variable on the GPU of the stream.
   virtual Result<Symbol> symbol(std::size_t index, Stream stream) noexcept = 0;
-  virtual Result<Symbol> find_symbol(Text name) noexcept = 0;
-  // Copies between `symbol` and the host, like cuMemcpyHtoDAsync or cuMemcpyDtoHAsync.
-  virtual Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept = 0;
-  // Does this with the variable `name`, which must have `size` bytes.
-  virtual Failure copy_variable(Text name, void* host, std::size_t size, bool to_gpu, Stream stream) noexcept = 0;
+  virtual Result<Symbol> find_symbol(Text name, Stream stream) noexcept = 0;
+  // Copies between the variable `name`, which must have `size` bytes, and the host, like cuMemcpyHtoDAsync or
+  // cuMemcpyDtoHAsync.
+  virtual Failure copy(const Symbol& symbol, Text name, void* host, std::size_t size, bool to_gpu,
+                       Stream stream) noexcept = 0;
 
  protected:
   ~Module() = default;
@@ -108,9 +107,37 @@ class CUDA_EXT_VISIBLE Held {
   CUDA_EXT_HIDDEN T* operator->() const noexcept { return held_; }
   CUDA_EXT_HIDDEN explicit operator bool() const noexcept { return held_ != nullptr; }
 
+  // Calls a function of it, if there is one.
+  template <class Returned, class... Parameters, class... Arguments>
+  CUDA_EXT_HIDDEN Returned call(Returned (T::*function)(Parameters...) noexcept, Arguments... arguments) const noexcept {
+    if (!held_) return empty_handle();
+    return (held_->*function)(arguments...);
+  }
+
  private:
   T* held_;
 };
+
+template <class T>
+const void* address_of(const T& argument) noexcept {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_array_v<T>,
+                "the GPU gets an argument as its bytes");
+  if constexpr (std::is_null_pointer_v<T>) {
+    static constexpr const void* null = nullptr;
+    return &null;
+  } else {
+    return const_cast<const unsigned char*>(&reinterpret_cast<const volatile unsigned char&>(argument));
+  }
+}
+
+// Launches `kernel` after a check of the number of the arguments and the size of each.
+template <class... Arguments>
+Failure launch_checked(ModuleKernel& kernel, const LaunchConfig& config, const Arguments&... arguments) noexcept {
+  constexpr std::size_t sizes[] = {sizeof(Arguments)..., 0};
+  void* addresses[] = {const_cast<void*>(address_of(arguments))..., nullptr};
+  if (auto failed = kernel.check(config.stream, sizes, sizeof...(Arguments))) return failed;
+  return kernel.launch(config, addresses);
+}
 
 // Functions whose names begin with try_ return errors; the others throw them.
 
@@ -129,11 +156,8 @@ class CUDA_EXT_VISIBLE Kernel {
   template <class... Arguments>
   CUDA_EXT_HIDDEN Result<void> try_launch(const LaunchConfig& config,
                                           const Arguments&... arguments) const noexcept {
-    constexpr std::size_t count = sizeof...(Arguments);
-    constexpr std::size_t sizes[count + 1] = {sizeof(Arguments)..., 0};
-    void* addresses[count + 1] = {const_cast<void*>(address_of(arguments))..., nullptr};
     if (!kernel_) return empty_handle();
-    return kernel_->launch_checked(config, addresses, sizes, count);
+    return launch_checked(*kernel_, config, arguments...);
   }
 
   // Launches the kernel with the addresses of the arguments, and checks nothing.
@@ -150,13 +174,9 @@ class CUDA_EXT_VISIBLE Kernel {
   }
 
   // Return the CUkernel, and its CUfunction_attributes on the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept {
-    if (!kernel_) return empty_handle();
-    return kernel_->handle();
-  }
+  CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept { return kernel_.call(&ModuleKernel::handle); }
   CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept {
-    if (!kernel_) return empty_handle();
-    return kernel_->attribute(which);
+    return kernel_.call(&ModuleKernel::attribute, which);
   }
   CUDA_EXT_HIDDEN Result<Attributes> try_attributes() const noexcept {
     int values[7] = {};
@@ -168,20 +188,17 @@ class CUDA_EXT_VISIBLE Kernel {
     return Attributes{values[4], values[3], values[1], values[2], values[0], values[5], values[6]};
   }
   CUDA_EXT_HIDDEN Result<void> try_set_attribute(int which, int value) const noexcept {
-    if (!kernel_) return empty_handle();
-    return kernel_->set_attribute(which, value);
+    return kernel_.call(&ModuleKernel::set_attribute, which, value);
   }
 
   // Return the number of blocks of `threads` threads that are resident on a multiprocessor at once, and the
   // block size with the highest occupancy. `shared` is the size of a block's dynamic shared memory in bytes.
   CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
                                                             std::size_t shared = 0) const noexcept {
-    if (!kernel_) return empty_handle();
-    return kernel_->blocks_per_multiprocessor(threads, shared);
+    return kernel_.call(&ModuleKernel::blocks_per_multiprocessor, threads, shared);
   }
   CUDA_EXT_HIDDEN Result<int> try_best_block(std::size_t shared = 0) const noexcept {
-    if (!kernel_) return empty_handle();
-    return kernel_->best_block(shared);
+    return kernel_.call(&ModuleKernel::best_block, shared);
   }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -190,8 +207,7 @@ class CUDA_EXT_VISIBLE Kernel {
     try_launch(config, arguments...).value();
   }
   CUDA_EXT_HIDDEN void launch_raw(const LaunchConfig& config, void** arguments) const {
-    if (!kernel_) empty_handle().raise();
-    kernel_->launch_or_raise(config, arguments);
+    try_launch_raw(config, arguments).value();
   }
   CUDA_EXT_HIDDEN void prepare(const LaunchConfig& config) const { try_prepare(config).value(); }
   CUDA_EXT_HIDDEN ::CUkern_st* handle() const { return try_handle().value(); }
@@ -205,18 +221,6 @@ class CUDA_EXT_VISIBLE Kernel {
 #endif
 
  private:
-  template <class T>
-  CUDA_EXT_HIDDEN static const void* address_of(const T& argument) noexcept {
-    static_assert(std::is_trivially_copyable_v<T> && !std::is_array_v<T>,
-                  "the GPU gets an argument as its bytes");
-    if constexpr (std::is_null_pointer_v<T>) {
-      static constexpr const void* null = nullptr;
-      return &null;
-    } else {
-      return const_cast<const unsigned char*>(&reinterpret_cast<const volatile unsigned char&>(argument));
-    }
-  }
-
   Held<ModuleKernel> kernel_;
 };
 
@@ -240,16 +244,14 @@ class CUDA_EXT_VISIBLE Library {
   // instantiation that was not built is compiled for the GPU of the current context. For other GPUs, it is
   // compiled at its first launch there.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(Text name) const noexcept {
-    if (!module_) return empty_handle();
-    auto kernel = module_->find_kernel(name);
+    auto kernel = module_.call(&Module::find_kernel, name);
     if (!kernel) return std::move(kernel).failure();
     return Kernel(**kernel);
   }
 
   // Finds the variable of this name on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept {
-    if (!module_) return empty_handle();
-    return module_->find_symbol(name);
+    return module_.call(&Module::find_symbol, name, nullptr);
   }
 
   // Copy the whole variable `name` on the GPU of the stream from or to an object of its size, in the order of the
@@ -265,10 +267,7 @@ class CUDA_EXT_VISIBLE Library {
   }
 
   // Loads everything that was built for the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<void> try_load() const noexcept {
-    if (!module_) return empty_handle();
-    return module_->load();
-  }
+  CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_.call(&Module::load); }
 
 #if CUDA_EXT_EXCEPTIONS
   CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return try_kernel(name).value(); }
@@ -290,9 +289,10 @@ class CUDA_EXT_VISIBLE Library {
   template <class Host>
   CUDA_EXT_HIDDEN Result<void> copy(Text name, Host& host, bool to_gpu, Stream stream) const noexcept {
     static_assert(std::is_trivially_copyable_v<Host> && !std::is_pointer_v<Host>, "the bytes of the object are copied");
-    if (!module_) return empty_handle();
     void* bytes = &const_cast<unsigned char&>(reinterpret_cast<const volatile unsigned char&>(host));
-    return module_->copy_variable(name, bytes, sizeof host, to_gpu, stream);
+    auto symbol = module_.call(&Module::find_symbol, name, stream);
+    if (!symbol) return std::move(symbol).failure();
+    return module_->copy(*symbol, name, bytes, sizeof host, to_gpu, stream);
   }
 
   Held<Module> module_;

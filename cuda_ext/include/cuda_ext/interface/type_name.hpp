@@ -35,6 +35,11 @@ struct TypeText {
   }
 };
 
+constexpr bool is_digit(char letter) noexcept { return '0' <= letter && letter <= '9'; }
+constexpr bool is_of_word(char letter) noexcept {
+  return ('a' <= letter && letter <= 'z') || ('A' <= letter && letter <= 'Z') || is_digit(letter) || letter == '_';
+}
+
 // A type in a canonical spelling: tokens, each followed by a space, without the words class, struct, union
 // and enum. `const` follows the type that it qualifies, and integer types are spelled as `unsigned long`.
 // `capacity` suffices for a text of half that length.
@@ -175,13 +180,8 @@ class Spelling {
     return length || text_.empty() ? length : 1;
   }
 
-  static constexpr bool is_digit(char letter) noexcept { return '0' <= letter && letter <= '9'; }
   static constexpr bool is_suffix(char letter) noexcept {
     return letter == 'u' || letter == 'U' || letter == 'l' || letter == 'L';
-  }
-  static constexpr bool is_of_word(char letter) noexcept {
-    return ('a' <= letter && letter <= 'z') || ('A' <= letter && letter <= 'Z') || is_digit(letter) ||
-           letter == '_';
   }
 
   TypeText text_;
@@ -190,17 +190,16 @@ class Spelling {
   std::size_t size_ = 0;
 };
 
-// The text without its first token and the two colons after it, or the whole text if no colons follow.
-constexpr TypeText without_scope(TypeText spelled) noexcept {
-  std::size_t end = 0;
-  while (end < spelled.size && spelled.data[end] != ' ') end++;
-  return spelled.from(end).starts_with(" : : ") ? spelled.from(end + 5) : spelled;
-}
-
 constexpr std::size_t length_of_token(TypeText spelled) noexcept {
   std::size_t end = 0;
   while (end < spelled.size && spelled.data[end] != ' ') end++;
   return end < spelled.size ? end + 1 : end;
+}
+
+// The text without its first token and the two colons after it, or the whole text if no colons follow.
+constexpr TypeText without_scope(TypeText spelled) noexcept {
+  const TypeText rest = spelled.from(length_of_token(spelled));
+  return rest.starts_with(": : ") ? rest.from(4) : spelled;
 }
 
 // True if both are one type; `full` has all of its namespaces. clang prints no inline namespaces, so under

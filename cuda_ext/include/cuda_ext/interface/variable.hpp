@@ -102,7 +102,7 @@ class TypedSymbol {
     Module& module = library().module();
     auto symbol = module.symbol(index, stream);
     if (!symbol) return std::move(symbol).failure();
-    return module.copy(*symbol, const_cast<void*>(address), to_gpu, stream);
+    return module.copy(*symbol, nullptr, const_cast<void*>(address), symbol->size, to_gpu, stream);
   }
 };
 

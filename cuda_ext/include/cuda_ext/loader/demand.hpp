@@ -26,8 +26,8 @@ struct Demand {
   Failure reason{};
 };
 
-// Returns the library of `data`, compiled for the GPU of the current context if it is a source.
-Result<Library> open_owned(std::shared_ptr<const ModuleData> data);
+// Opens the module of `data`, with one holder.
+Module* open_owned(std::shared_ptr<const ModuleData> data);
 
 // Returns the compute capability of the GPU of the current context, 90 for 9.0.
 Result<int> current_capability();

@@ -3,12 +3,7 @@
 
 #pragma once
 
-#include "configuration.hpp"
-#include "current_context.hpp"
-#include "driver.hpp"
-#include "driver_api.hpp"
-#include "failure.hpp"
-#include "text.hpp"
+#include "loaded_kernel.hpp"
 
 #include <climits>
 #include <cstddef>

@@ -1,11 +1,12 @@
-// The CUDA driver: its functions, its GPUs, and its errors.
+// The CUDA driver: its functions, its GPUs, its errors, and the context in which a function runs.
+//
+// The driver is opened once in a process, at its first use, in any thread. If that fails, the error is kept. Each
+// shared object opens its own driver.
 
 #pragma once
 
 #include "driver_api.hpp"
-#include "failure.hpp"
 #include "shared_library.hpp"
-#include "text.hpp"
 
 #include <atomic>
 #include <climits>
@@ -243,9 +244,6 @@ CUDA_EXT_COLD inline Failure Driver::read_devices() {
   return nullptr;
 }
 
-// `since` is the CUDA version that introduced the function as driver_api.hpp declares it. No function is
-// newer than the oldest driver: asking for one that a driver lacks is an error, which tools such as
-// compute-sanitizer report.
 template <class Function>
 bool Driver::find(Function& function, const char* name, int since) {
   void* address = nullptr;
@@ -262,40 +260,114 @@ bool Driver::find(Function& function, const char* name, int since) {
   return false;
 }
 
-CUDA_EXT_COLD inline bool Driver::find_first_functions() {
-  return find(call.error_name, "cuGetErrorName", 6000) && find(call.error_string, "cuGetErrorString", 6000) &&
-         find(call.init, "cuInit", 2000) && find(call.driver_version, "cuDriverGetVersion", 2020);
-}
-
-CUDA_EXT_COLD inline bool Driver::find_other_functions() {
-  return find(call.device_count, "cuDeviceGetCount", 2000) &&
-         find(call.device_attribute, "cuDeviceGetAttribute", 2000) &&
-         find(call.device_name, "cuDeviceGetName", 2000) &&
-         find(call.retain_primary_context, "cuDevicePrimaryCtxRetain", 7000) &&
-         find(call.current_context, "cuCtxGetCurrent", 4000) &&
-         find(call.set_current_context, "cuCtxSetCurrent", 4000) &&
-         find(call.push_context, "cuCtxPushCurrent", 4000) &&
-         find(call.pop_context, "cuCtxPopCurrent", 4000) &&
-         find(call.current_device, "cuCtxGetDevice", 2000) &&
-         find(call.context_of_stream, "cuStreamGetCtx", 9020) &&
-         find(call.load_library, "cuLibraryLoadData", 12000) &&
-         find(call.unload_library, "cuLibraryUnload", 12000) &&
-         find(call.kernel_of_library, "cuLibraryGetKernel", 12000) &&
-         find(call.global_of_library, "cuLibraryGetGlobal", 12000) &&
-         find(call.kernel_attribute, "cuKernelGetAttribute", 12000) &&
-         find(call.set_kernel_attribute, "cuKernelSetAttribute", 12000) &&
-         find(call.blocks_per_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050) &&
-         find(call.best_block, "cuOccupancyMaxPotentialBlockSize", 6050) &&
-         find(call.copy_to_gpu, "cuMemcpyHtoDAsync", 3020) &&
-         find(call.copy_from_gpu, "cuMemcpyDtoHAsync", 3020) &&
-         find(call.allocate_in_stream, "cuMemAllocAsync", 11020) &&
-         find(call.free_in_stream, "cuMemFreeAsync", 11020) &&
-         find(call.largest_cluster, "cuOccupancyMaxPotentialClusterSize", 11070) &&
-         find(call.launch, "cuLaunchKernel", 4000) && find(call.launch_configured, "cuLaunchKernelEx", 11060);
-}
+#define CUDA_EXT_FIND(function, name, since, ...) &&find(call.function, name, since)
+CUDA_EXT_COLD inline bool Driver::find_first_functions() { return true CUDA_EXT_FIRST_FUNCTIONS(CUDA_EXT_FIND); }
+CUDA_EXT_COLD inline bool Driver::find_other_functions() { return true CUDA_EXT_OTHER_FUNCTIONS(CUDA_EXT_FIND); }
+#undef CUDA_EXT_FIND
 
 // The driver, once it is open. It is never closed: other threads may launch until the process ends.
 inline std::atomic<Driver*> opened_driver{nullptr};
+
+inline std::atomic<const ErrorInfo*> opening_error{nullptr};
+inline std::atomic<long> opening_process{0};
+inline std::mutex opening;
+
+// Returns the driver, or the error of opening it.
+CUDA_EXT_COLD inline Result<Driver*> open_driver() {
+  if (Driver* driver = opened_driver.load(std::memory_order_acquire)) {
+    if (driver->forked()) return failure(ErrorKind::driver, {after_fork()});
+    return driver;
+  }
+  if (!opening_error.load(std::memory_order_acquire)) {
+    // Test this before the lock: a process that was forked while another thread held the lock never gets it.
+    long process = 0;
+    if (!opening_process.compare_exchange_strong(process, current_process()) &&
+        process != current_process()) {
+      return failure(ErrorKind::driver, {after_fork()});
+    }
+    const std::lock_guard<std::mutex> lock(opening);
+    if (Driver* driver = opened_driver.load(std::memory_order_relaxed)) return driver;
+    if (!opening_error.load(std::memory_order_relaxed)) {
+      auto driver = std::make_unique<Driver>();
+      const Failure error = driver->open();
+      if (!error) {
+        opened_driver.store(driver.get(), std::memory_order_release);
+        return driver.release();
+      }
+      error->hold(*error, 1);  // until the process ends
+      opening_error.store(&*error, std::memory_order_release);
+    }
+  }
+  return Failure(*opening_error.load(std::memory_order_relaxed));
+}
+
+// True if the handle is a stream that each context has: CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
+inline bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+
+// True if this thread had a context for launches in a default stream. If the program then removes that, a launch
+// fails and is repeated with another context.
+inline thread_local bool had_context = false;
+
+// The context in which a launch in a stream runs. It is current during the lifetime of this object. If the
+// thread has no context and the stream is a default one, the primary context of the first GPU becomes and
+// stays current, as with the CUDA runtime.
+class CurrentContext {
+ public:
+  CurrentContext() = default;
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+  ~CurrentContext() {
+    driver_api::Context popped = nullptr;
+    if (is_pushed_) driver_->call.pop_context(&popped);
+  }
+
+  // Opens the driver, if it is not open, and makes the context of `stream` current.
+  CUDA_EXT_COLD Failure enter(Stream stream) {
+    driver_ = opened_driver.load(std::memory_order_acquire);
+    if (!driver_) {
+      auto opened = open_driver();
+      if (!opened) return std::move(opened).failure();
+      driver_ = *opened;
+    }
+    driver_api::Context current = nullptr;
+    if (auto failed = check("cuCtxGetCurrent", driver_->call.current_context(&current))) return failed;
+    if (auto failed = is_default(stream) ? enter_primary(current) : enter_stream(stream, current)) {
+      return failed;
+    }
+    had_context = had_context || is_default(stream);
+    return check("cuCtxGetDevice", driver_->call.current_device(&device_));
+  }
+
+  // These require a successful call of enter().
+  Driver& driver() const noexcept { return *driver_; }
+  int device() const noexcept { return device_; }
+
+ private:
+  Failure enter_primary(driver_api::Context current) {
+    if (current) return nullptr;
+    auto primary = driver_->primary_context(0);
+    if (!primary) return std::move(primary).failure();
+    return check("cuCtxSetCurrent", driver_->call.set_current_context(*primary));
+  }
+
+  Failure enter_stream(Stream stream, driver_api::Context current) {
+    driver_api::Context context = nullptr;
+    const auto status = driver_->call.context_of_stream(stream, &context);
+    if (auto failed = check("cuStreamGetCtx", status)) return failed;
+    if (context == current) return nullptr;
+    if (auto failed = check("cuCtxPushCurrent", driver_->call.push_context(context))) return failed;
+    is_pushed_ = true;
+    return nullptr;
+  }
+
+  Failure check(const char* function, driver_api::Code status) {
+    return status ? driver_->failed(function, status) : nullptr;
+  }
+
+  Driver* driver_ = nullptr;
+  int device_ = 0;
+  bool is_pushed_ = false;
+};
 
 }  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

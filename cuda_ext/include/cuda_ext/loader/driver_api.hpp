@@ -89,45 +89,54 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
-// The driver's functions. Functions that take a CUfunction also take a CUkernel, which belongs to no context.
+// The driver's functions: name here and in CUDA, the version of CUDA that introduced them with these parameters, and
+// these. None is newer than the oldest driver, since asking for one that a driver lacks is an error, which tools such
+// as compute-sanitizer report. Functions that take a CUfunction also take a CUkernel, which belongs to no context.
+#define CUDA_EXT_FIRST_FUNCTIONS(F) \
+  F(error_name, "cuGetErrorName", 6000, Code code, const char** name) \
+  F(error_string, "cuGetErrorString", 6000, Code code, const char** description) \
+  F(init, "cuInit", 2000, unsigned flags) \
+  F(driver_version, "cuDriverGetVersion", 2020, int* version)
+#define CUDA_EXT_OTHER_FUNCTIONS(F) \
+  F(device_count, "cuDeviceGetCount", 2000, int* count) \
+  F(device_attribute, "cuDeviceGetAttribute", 2000, int* value, DeviceAttribute attribute, Device device) \
+  F(device_name, "cuDeviceGetName", 2000, char* name, int size, Device device) \
+  F(retain_primary_context, "cuDevicePrimaryCtxRetain", 7000, Context* context, Device device) \
+  F(current_context, "cuCtxGetCurrent", 4000, Context* context) \
+  F(set_current_context, "cuCtxSetCurrent", 4000, Context context) \
+  F(push_context, "cuCtxPushCurrent", 4000, Context context) \
+  F(pop_context, "cuCtxPopCurrent", 4000, Context* context) \
+  F(current_device, "cuCtxGetDevice", 2000, Device* device) \
+  F(context_of_stream, "cuStreamGetCtx", 9020, Stream stream, Context* context) \
+  F(load_library, "cuLibraryLoadData", 12000, Library* library, const void* image, int* jit_options, \
+     void** jit_values, unsigned jit_count, int* options, void** values, unsigned count) \
+  F(unload_library, "cuLibraryUnload", 12000, Library library) \
+  F(kernel_of_library, "cuLibraryGetKernel", 12000, Kernel* kernel, Library library, const char* name) \
+  F(global_of_library, "cuLibraryGetGlobal", 12000, void** address, std::size_t* size, Library library, \
+     const char* name) \
+  F(kernel_attribute, "cuKernelGetAttribute", 12000, int* value, KernelAttribute attribute, Kernel kernel, \
+     Device device) \
+  F(set_kernel_attribute, "cuKernelSetAttribute", 12000, KernelAttribute attribute, int value, Kernel kernel, \
+     Device device) \
+  F(blocks_per_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050, int* blocks, Kernel kernel, \
+     int threads, std::size_t shared) \
+  F(best_block, "cuOccupancyMaxPotentialBlockSize", 6050, int* grid, int* block, Kernel kernel, \
+     std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads), std::size_t shared, int most_threads) \
+  F(copy_to_gpu, "cuMemcpyHtoDAsync", 3020, void* to, const void* from, std::size_t size, Stream stream) \
+  F(copy_from_gpu, "cuMemcpyDtoHAsync", 3020, void* to, const void* from, std::size_t size, Stream stream) \
+  F(allocate_in_stream, "cuMemAllocAsync", 11020, void** address, std::size_t size, Stream stream) \
+  F(free_in_stream, "cuMemFreeAsync", 11020, void* address, Stream stream) \
+  F(largest_cluster, "cuOccupancyMaxPotentialClusterSize", 11070, int* blocks, Kernel kernel, \
+     const LaunchConfig* config) \
+  F(launch, "cuLaunchKernel", 4000, Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
+     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, Stream stream, void** arguments, void** extra) \
+  F(launch_configured, "cuLaunchKernelEx", 11060, const LaunchConfig* config, Kernel kernel, void** arguments, \
+     void** extra)
+
 struct Functions {
-  Code(CUDA_EXT_CALL* init)(unsigned flags);
-  Code(CUDA_EXT_CALL* driver_version)(int* version);
-  Code(CUDA_EXT_CALL* error_name)(Code code, const char** name);
-  Code(CUDA_EXT_CALL* error_string)(Code code, const char** description);
-  Code(CUDA_EXT_CALL* device_count)(int* count);
-  Code(CUDA_EXT_CALL* device_attribute)(int* value, DeviceAttribute attribute, Device device);
-  Code(CUDA_EXT_CALL* device_name)(char* name, int size, Device device);
-  Code(CUDA_EXT_CALL* retain_primary_context)(Context* context, Device device);
-  Code(CUDA_EXT_CALL* current_context)(Context* context);
-  Code(CUDA_EXT_CALL* set_current_context)(Context context);
-  Code(CUDA_EXT_CALL* push_context)(Context context);
-  Code(CUDA_EXT_CALL* pop_context)(Context* context);
-  Code(CUDA_EXT_CALL* current_device)(Device* device);
-  Code(CUDA_EXT_CALL* context_of_stream)(Stream stream, Context* context);
-  Code(CUDA_EXT_CALL* load_library)(Library* library, const void* image, int* jit_options, void** jit_values,
-                                    unsigned jit_count, int* options, void** values, unsigned count);
-  Code(CUDA_EXT_CALL* unload_library)(Library library);
-  Code(CUDA_EXT_CALL* kernel_of_library)(Kernel* kernel, Library library, const char* name);
-  Code(CUDA_EXT_CALL* global_of_library)(void** address, std::size_t* size, Library library,
-                                         const char* name);
-  Code(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
-  Code(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel,
-                                            Device device);
-  Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
-  Code(CUDA_EXT_CALL* best_block)(int* grid, int* block, Kernel kernel,
-                                  std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads),
-                                  std::size_t shared, int most_threads);
-  Code(CUDA_EXT_CALL* copy_to_gpu)(void* to, const void* from, std::size_t size, Stream stream);
-  Code(CUDA_EXT_CALL* copy_from_gpu)(void* to, const void* from, std::size_t size, Stream stream);
-  Code(CUDA_EXT_CALL* allocate_in_stream)(void** address, std::size_t size, Stream stream);
-  Code(CUDA_EXT_CALL* free_in_stream)(void* address, Stream stream);
-  Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
-  Code(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                              Stream stream, void** arguments, void** extra);
-  Code(CUDA_EXT_CALL* launch_configured)(const LaunchConfig* config, Kernel kernel, void** arguments,
-                                         void** extra);
+#define CUDA_EXT_DECLARE(function, name, since, ...) Code(CUDA_EXT_CALL* function)(__VA_ARGS__);
+  CUDA_EXT_FIRST_FUNCTIONS(CUDA_EXT_DECLARE) CUDA_EXT_OTHER_FUNCTIONS(CUDA_EXT_DECLARE)
+#undef CUDA_EXT_DECLARE
 };
 
 }  // namespace driver_api

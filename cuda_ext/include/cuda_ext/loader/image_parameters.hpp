@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "../interface.hpp"
-#include "text.hpp"
+#include "failure.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {

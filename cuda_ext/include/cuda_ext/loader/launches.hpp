@@ -2,14 +2,7 @@
 
 #pragma once
 
-#include "configuration.hpp"
-#include "current_context.hpp"
-#include "driver.hpp"
-#include "driver_api.hpp"
-#include "failure.hpp"
-#include "loaded_kernel.hpp"
 #include "loaded_module.hpp"
-#include "text.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -88,14 +81,19 @@ CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, dr
   return driver.call.launch_configured(&configured, kernel, arguments, nullptr);
 }
 
-inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, const LaunchConfig& config,
-                               void** arguments) noexcept {
-  if (!is_plain(config)) return submit_configured(driver, kernel, config, arguments);
+inline driver_api::Code submit_plain(const Driver& driver, driver_api::Kernel kernel,
+                                     const LaunchConfig& config, void** arguments) noexcept {
   return driver.call.launch(kernel, static_cast<unsigned>(config.grid.x),
                             static_cast<unsigned>(config.grid.y), static_cast<unsigned>(config.grid.z),
                             static_cast<unsigned>(config.block.x), static_cast<unsigned>(config.block.y),
                             static_cast<unsigned>(config.block.z), static_cast<unsigned>(config.shared),
                             config.stream, arguments, nullptr);
+}
+
+inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, const LaunchConfig& config,
+                               void** arguments) noexcept {
+  const auto submit_it = is_plain(config) ? submit_plain : submit_configured;
+  return submit_it(driver, kernel, config, arguments);
 }
 
 // True if the error says that there is no image for this GPU and driver.
@@ -189,10 +187,12 @@ CUDA_EXT_COLD inline Failure LoadedModule::launch_candidate(const CurrentContext
   return arguments ? of_launch(data, none_holds(data)) : nullptr;
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel, const LaunchConfig& config,
+CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel, LaunchConfig config,
                                                           driver_api::Code status) {
   Driver& driver = *opened_driver.load(std::memory_order_acquire);
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
+  const int block = config.counts_threads ? kernel.everywhere.block_of(config) : 0;
+  if (block) config = divided(config, block);
   const char* function = is_plain(config) ? "cuLaunchKernel" : "cuLaunchKernelEx";
   CurrentContext here;
   if (!is_sticky(status) && !here.enter(config.stream)) {
@@ -214,55 +214,73 @@ CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel
                  status);
 }
 
-template <class Use>
-auto LoadedModule::with_loaded(KernelOfModule& kernel, const Use& use) noexcept {
-  return guarded([&]() -> decltype(use(std::declval<Limits&>(), driver_api::Kernel())) {
+template <class Returned, class... Parameters, class... Arguments>
+Returned LoadedModule::ask(KernelOfModule& kernel, Returned (Limits::*function)(Parameters...),
+                           Arguments... arguments) noexcept {
+  return guarded([&]() -> Returned {
     CurrentContext here;
     if (auto failed = here.enter(nullptr)) return failed;
     auto loaded = load(here, kernel);
     if (!loaded) return std::move(loaded).failure();
-    Limits limits(here, **loaded);
-    return use(limits, (*loaded)->get());
+    return (Limits(here, **loaded).*function)(arguments...);
   });
 }
 
 inline void KernelOfModule::hold(int change) noexcept { module->hold(change); }
 
-inline Failure KernelOfModule::launch(const LaunchConfig& config, void** arguments) noexcept {
-  const int block = config.counts_threads ? everywhere.block_of(config) : 0;
-  if (block) return launch(divided(config, block), arguments);
+// All that a common launch costs: this has few instructions, and calls only the driver.
+inline driver_api::Code KernelOfModule::try_launch(const LaunchConfig& config, void** arguments) noexcept {
+  if (!is_plain(config)) return launch_uncommon(config, arguments);
   const driver_api::Kernel handle = everywhere.get();
-  const Driver* driver = opened_driver.load(std::memory_order_relaxed);  // it is open if a kernel is loaded
-  if (handle && everywhere.permits(config) && has_context(*driver, config.stream)) {
-    // The kernel is the same on all GPUs.
-    const auto status = submit(*driver, handle, config, arguments);
-    if (!status) return nullptr;
-    if (status != driver_api::invalid_context) {
-      return guarded([&] { return module->explain_launch(*this, config, status); });
-    }
-  }
-  return guarded([&] { return module->load_and_launch(*this, config, arguments); });
+  if (!handle || !everywhere.permits_plain(config)) return not_started;
+  // The kernel is the same on all GPUs, and the driver is open, since the kernel is loaded.
+  if (is_default(config.stream) && !had_context) return not_started;
+  return submit_plain(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
+}
+
+inline driver_api::Code KernelOfModule::launch_uncommon(const LaunchConfig& config, void** arguments) noexcept {
+  const int block = config.counts_threads ? everywhere.block_of(config) : 0;
+  if (block) return try_launch(divided(config, block), arguments);
+  const driver_api::Kernel handle = everywhere.get();
+  if (!handle || !everywhere.permits(config)) return not_started;
+  if (is_default(config.stream) && !had_context) return not_started;
+  return submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
+}
+
+CUDA_EXT_COLD inline Failure KernelOfModule::complete(driver_api::Code code, const LaunchConfig& config,
+                                                      void** arguments) noexcept {
+  const bool is_refused = code != not_started && code != driver_api::invalid_context;
+  return guarded([&] {
+    return is_refused ? module->explain_launch(*this, config, code)
+                      : module->load_and_launch(*this, config, arguments);
+  });
+}
+
+inline Failure KernelOfModule::launch(const LaunchConfig& config, void** arguments) noexcept {
+  const auto code = try_launch(config, arguments);
+  return code ? complete(code, config, arguments) : nullptr;
 }
 
 inline void KernelOfModule::launch_or_raise(const LaunchConfig& config, void** arguments) {
-  if (const Failure error = launch(config, arguments)) raise(*error);
+  const auto code = try_launch(config, arguments);
+  if (!code) return;
+  if (const Failure error = complete(code, config, arguments)) raise(*error);
 }
 
-inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void** arguments,
-                                              const std::size_t* sizes, std::size_t count) noexcept {
+inline Failure KernelOfModule::prepare(const LaunchConfig& config) noexcept {
+  return complete(not_started, config, nullptr);
+}
+
+inline Failure KernelOfModule::check(Stream stream, const std::size_t* sizes, std::size_t count) noexcept {
   Array<ParameterData> parameters = description->parameters;
   if (!description->is_described) {
-    if (auto failed = guarded([&] { return module->measure(*this, config.stream); })) return failed;
+    if (auto failed = guarded([&] { return module->measure(*this, stream); })) return failed;
     parameters = {measured.data(), measured.size()};
   }
   bool fits = count == parameters.size;
   for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;
-  if (fits) return launch(config, arguments);
+  if (fits) return nullptr;
   return guarded([&] { return wrong_arguments(*description, parameters, sizes, count); });
-}
-
-inline Failure KernelOfModule::prepare(const LaunchConfig& config) noexcept {
-  return guarded([&] { return module->load_and_launch(*this, config, nullptr); });
 }
 
 CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given) const noexcept {
@@ -272,44 +290,31 @@ CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given)
     const Integer& integer = *given[position];
     const std::string number =
         integer.is_signed ? joined({static_cast<long long>(integer.bits)}) : joined({integer.bits});
-    if (!description->is_described) {
-      return failure(ErrorKind::argument, {"argument ", position + 1, ": ", number,
-                                           " is out of the range of the parameter\n  in a launch of ",
-                                           signature(*description)});
-    }
-    const ParameterData& parameter = description->parameters[position];
+    const bool is_named = description->is_described;
+    const ParameterData parameter = is_named ? description->parameters[position] : ParameterData{};
+    const std::string name = is_named ? joined({"'", parameter.name, "'"}) : joined({position + 1});
     return failure(ErrorKind::argument,
-                   {"argument '", parameter.name, "': ", number, " is out of the range of ", parameter.type,
-                    "\n  in a launch of ", signature(*description)});
+                   {"argument ", name, ": ", number, " is out of the range of ",
+                    is_named ? parameter.type : "the parameter", "\n  in a launch of ", signature(*description)});
   });
 }
 
-inline Result<driver_api::Kernel> KernelOfModule::handle() noexcept {
-  return module->with_loaded(
-      *this, [](Limits&, driver_api::Kernel handle) { return Result<driver_api::Kernel>(handle); });
-}
+inline Result<driver_api::Kernel> KernelOfModule::handle() noexcept { return module->ask(*this, &Limits::handle); }
 
 inline Result<int> KernelOfModule::attribute(int which) noexcept {
-  return module->with_loaded(*this, [which](Limits& limits, driver_api::Kernel) {
-    return limits.attribute(driver_api::KernelAttribute{which});
-  });
+  return module->ask(*this, &Limits::attribute, driver_api::KernelAttribute{which});
 }
 
 inline Failure KernelOfModule::set_attribute(int which, int value) noexcept {
-  return module->with_loaded(*this, [which, value](Limits& limits, driver_api::Kernel) {
-    return limits.set_attribute(driver_api::KernelAttribute{which}, value);
-  });
+  return module->ask(*this, &Limits::set_attribute, driver_api::KernelAttribute{which}, value);
 }
 
 inline Result<int> KernelOfModule::blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
-  return module->with_loaded(*this, [threads, shared](Limits& limits, driver_api::Kernel) {
-    return limits.blocks_per_multiprocessor(threads, shared);
-  });
+  return module->ask(*this, &Limits::blocks_per_multiprocessor, threads, shared);
 }
 
 inline Result<int> KernelOfModule::best_block(std::size_t shared) noexcept {
-  return module->with_loaded(
-      *this, [shared](Limits& limits, driver_api::Kernel) { return limits.best_block(shared); });
+  return module->ask(*this, &Limits::best_block, shared);
 }
 
 }  // namespace CUDA_EXT_ABI

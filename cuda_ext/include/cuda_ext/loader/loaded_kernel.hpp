@@ -1,20 +1,71 @@
-// A kernel that the driver has loaded, and the limits of its launches.
+// Launch configurations, and kernels that the driver has loaded, with the limits of their launches.
 
 #pragma once
 
-#include "configuration.hpp"
 #include "driver.hpp"
-#include "driver_api.hpp"
-#include "failure.hpp"
-#include "text.hpp"
 
 #include <atomic>
 #include <climits>
 #include <cstddef>
 #include <mutex>
+#include <string>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
+
+constexpr bool has_cluster(const LaunchConfig& config) noexcept {
+  return (config.cluster.x | config.cluster.y | config.cluster.z) != 0;
+}
+
+// More than the number of kinds of attributes.
+inline constexpr std::size_t most_attributes = 64;
+
+// True if cuLaunchKernel can launch it. One comparison costs less than several.
+constexpr bool is_plain(const LaunchConfig& config) noexcept {
+  const auto& cluster = config.cluster;
+  return !(cluster.x | cluster.y | cluster.z | static_cast<long long>(config.attributes.size) |
+           int{config.cooperative} | int{config.dependent} | int{config.counts_threads});
+}
+
+// True if every extent is at least 1 and at most `largest`.
+constexpr bool is_within(const Dim& extents, const Dim& largest) noexcept {
+  return 1 <= extents.x && extents.x <= largest.x && 1 <= extents.y && extents.y <= largest.y &&
+         1 <= extents.z && extents.z <= largest.z;
+}
+
+// True if every supported GPU takes the grid and the block.
+constexpr bool fits_every_gpu(const LaunchConfig& config) noexcept {
+  return is_within(config.grid, {0x7fffffff, 0xffff, 0xffff}) && is_within(config.block, {1024, 1024, 64}) &&
+         config.block.product() <= 1024;
+}
+
+constexpr bool is_divisible(const Dim& grid, const Dim& cluster) noexcept {
+  return is_within(cluster, grid) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
+         grid.z % cluster.z == 0;
+}
+
+// Divides `config`, which counts threads, into a grid of blocks.
+constexpr LaunchConfig divided(LaunchConfig config, const Dim& block) noexcept {
+  const long long size = block.product();
+  config.block = block;
+  config.grid = config.grid.x > size ? (config.grid.x - 1) / size + 1 : 1;
+  config.counts_threads = false;
+  return config;
+}
+
+CUDA_EXT_COLD inline std::string text_of(const Dim& extents) {
+  return joined({"(", extents.x, ", ", extents.y, ", ", extents.z, ")"});
+}
+
+CUDA_EXT_COLD inline std::string text_of(const LaunchConfig& config) {
+  std::string text = joined({"grid ", text_of(config.grid), ", block ", text_of(config.block)});
+  if (config.shared) text += joined({", ", config.shared, " bytes of dynamic shared memory"});
+  if (has_cluster(config)) text += joined({", clusters of ", text_of(config.cluster)});
+  if (config.cooperative) text += ", cooperative";
+  if (config.dependent) text += ", dependent";
+  for (const LaunchAttribute& attribute : config.attributes) text += joined({", attribute ", attribute.id});
+  return text;
+}
 
 // The size of a cluster that all GPUs with clusters support. Kernels must opt in to larger ones.
 inline constexpr long long portable_cluster = 8;
@@ -44,10 +95,14 @@ struct LoadedKernel {
     return is_common ? best_block.load(std::memory_order_acquire) : 0;
   }
 
-  // True if `config` is known to be valid for the kernel.
+  // True if a plain `config` is known to be valid for the kernel.
+  bool permits_plain(const LaunchConfig& config) const noexcept {
+    return fits_every_gpu(config) && config.shared <= shared.load(std::memory_order_acquire);
+  }
+
+  // True if any `config` is.
   bool permits(const LaunchConfig& config) const noexcept {
-    if (config.counts_threads || config.attributes.size > most_attributes) return false;
-    if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
+    if (config.counts_threads || config.attributes.size > most_attributes || !permits_plain(config)) return false;
     if (!has_cluster(config)) return true;
     return is_divisible(config.grid, config.cluster) && (config.cluster.product() <= portable_cluster ||
                                                          has_large_clusters.load(std::memory_order_acquire));
@@ -61,6 +116,8 @@ class Limits {
 
   Limits(const CurrentContext& here, LoadedKernel& kernel) noexcept
       : driver_(here.driver()), device_(here.device()), kernel_(kernel) {}
+
+  Result<driver_api::Kernel> handle() { return kernel_.get(); }
 
   // Raises the limits as a launch with `config` requires. The error says what the GPU or the kernel does not
   // support.
@@ -123,9 +180,7 @@ class Limits {
       block = *best;
     }
     const long long most = limit(DeviceAttribute::grid_x);
-    const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
-                            limit(DeviceAttribute::block_z));
-    if (auto failed = check_within("block", block, largest_block)) return failed;
+    if (auto failed = check_within("block", block, largest_block())) return failed;
     const long long threads = config.grid.x;
     if (threads < 0) return refused({"threads: expected a number of threads, found ", threads});
     config = divided(config, block);
@@ -138,6 +193,10 @@ class Limits {
   using DeviceAttribute = driver_api::DeviceAttribute;
 
   long long limit(DeviceAttribute attribute) const noexcept { return driver_.attribute(device_, attribute); }
+
+  Dim largest_block() const noexcept {
+    return {limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y), limit(DeviceAttribute::block_z)};
+  }
 
   static Failure refused(Parts parts) { return failure(ErrorKind::argument, parts); }
 
@@ -170,10 +229,8 @@ class Limits {
   CUDA_EXT_COLD Failure check_extents(const LaunchConfig& config) const {
     const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y),
                            limit(DeviceAttribute::grid_z));
-    const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
-                            limit(DeviceAttribute::block_z));
     if (auto failed = check_within("grid", config.grid, largest_grid)) return failed;
-    if (auto failed = check_within("block", config.block, largest_block)) return failed;
+    if (auto failed = check_within("block", config.block, largest_block())) return failed;
     int most = 0;
     if (auto failed = get(KernelAttribute::most_threads, most)) return failed;
     const long long threads = config.block.product();

@@ -11,16 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "current_context.hpp"
-#include "demand.hpp"
-#include "driver.hpp"
-#include "driver_api.hpp"
-#include "failure.hpp"
+#include "derived_launches.hpp"
 #include "image_parameters.hpp"
 #include "loaded_images.hpp"
-#include "derived_launches.hpp"
-#include "loaded_kernel.hpp"
-#include "names.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
@@ -58,15 +51,22 @@ struct KernelOfModule final : ModuleKernel {
   const KernelData& data() const noexcept override { return *description; }
   Failure launch(const LaunchConfig& config, void** arguments) noexcept override;
   void launch_or_raise(const LaunchConfig& config, void** arguments) override;
-  Failure launch_checked(const LaunchConfig& config, void** arguments, const std::size_t* sizes,
-                         std::size_t count) noexcept override;
   Failure prepare(const LaunchConfig& config) noexcept override;
+  Failure check(Stream stream, const std::size_t* sizes, std::size_t count) noexcept override;
   Failure refuse(const Integer* const* given) const noexcept override;
   Result<driver_api::Kernel> handle() noexcept override;
   Result<int> attribute(int which) noexcept override;
   Failure set_attribute(int which, int value) noexcept override;
   Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept override;
   Result<int> best_block(std::size_t shared) noexcept override;
+
+  // Launches the kernel if nothing else is to be done first. Returns the driver's code, or `not_started`.
+  driver_api::Code try_launch(const LaunchConfig& config, void** arguments) noexcept;
+  // Does this with attributes, or with a number of threads.
+  driver_api::Code launch_uncommon(const LaunchConfig& config, void** arguments) noexcept;
+  // Completes a launch with this code, which is not done, or explains why the driver refused it.
+  Failure complete(driver_api::Code code, const LaunchConfig& config, void** arguments) noexcept;
+  static constexpr driver_api::Code not_started = -1;
 };
 
 class LoadedModule final : public Module {
@@ -90,12 +90,9 @@ class LoadedModule final : public Module {
   KernelOfModule& kernel(std::size_t index) noexcept override { return kernels_[index]; }
   Result<ModuleKernel*> find_kernel(Text name) noexcept override;
   Result<Symbol> symbol(std::size_t index, Stream stream) noexcept override;
-  Result<Symbol> find_symbol(Text name) noexcept override;
-  Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept override;
-  Failure copy_variable(Text name, void* host, std::size_t size, bool to_gpu, Stream stream) noexcept override;
-
-  // Compiles the only unit of a module without images, for the GPU of the current context.
-  Failure compile();
+  Result<Symbol> find_symbol(Text name, Stream stream) noexcept override;
+  Failure copy(const Symbol& symbol, Text name, void* host, std::size_t size, bool to_gpu,
+               Stream stream) noexcept override;
 
   // Loads a kernel, raises its limits as necessary, and launches it if there are `arguments`.
   Failure load_and_launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments);
@@ -106,13 +103,12 @@ class LoadedModule final : public Module {
   Failure launch_loaded(const CurrentContext& here, KernelOfModule& kernel, LoadedKernel& loaded,
                         LaunchConfig config, void** arguments);
   // Returns the error for a launch to which the driver returned `status`.
-  Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
+  Failure explain_launch(KernelOfModule& kernel, LaunchConfig config, driver_api::Code status);
   // Reads the sizes of the parameters of a kernel that is launched in `stream` from its image.
   Failure measure(KernelOfModule& kernel, Stream stream);
-  // Calls `use` with the limits and the handle of `kernel` on the GPU of the current context, and returns its
-  // result.
-  template <class Use>
-  auto with_loaded(KernelOfModule& kernel, const Use& use) noexcept;
+  // Calls a function of the limits of `kernel` on the GPU of the current context, and returns its result.
+  template <class Returned, class... Parameters, class... Arguments>
+  Returned ask(KernelOfModule& kernel, Returned (Limits::*function)(Parameters...), Arguments... arguments) noexcept;
 
  private:
   // An instantiation that was not built ahead.
@@ -127,6 +123,7 @@ class LoadedModule final : public Module {
   static LoadedKernel* get_loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept;
   Result<LoadedKernel*> load(const CurrentContext& here, KernelOfModule& kernel);
   Result<Location> find(const CurrentContext& here, const KernelOfModule& kernel);
+  Result<Symbol> load(const SymbolData& variable, Stream stream);
   KernelOfModule* instantiate(std::string_view expression, const CompiledOnDemand* compiled);
 
   std::shared_ptr<const ModuleData> owned_;  // `data_`, unless it is constant
@@ -229,17 +226,6 @@ CUDA_EXT_COLD inline KernelOfModule* LoadedModule::instantiate(std::string_view 
   return &added.kernel;
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::compile() {
-  CurrentContext here;
-  if (auto failed = here.enter(nullptr)) return failed;
-  if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
-  std::string unavailable;
-  auto compiled = images_.compile(here, 0, "", unavailable);
-  if (!compiled) return std::move(compiled).failure();
-  if (*compiled) return nullptr;
-  return failure(ErrorKind::toolchain, {data_.name, " cannot be compiled: ", unavailable});
-}
-
 CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel, Stream stream) {
   if (kernel.is_measured.load(std::memory_order_acquire)) return nullptr;
   CurrentContext here;
@@ -273,45 +259,45 @@ CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
   return nullptr;
 }
 
-CUDA_EXT_COLD inline Result<Symbol> LoadedModule::find_symbol(Text name) noexcept {
-  auto index = guarded([&] { return CUDA_EXT_ABI::find_symbol(data_, {name.data, name.size}); });
-  if (!index) return std::move(index).failure();
-  return symbol(*index, nullptr);
+CUDA_EXT_COLD inline Result<Symbol> LoadedModule::load(const SymbolData& variable, Stream stream) {
+  CurrentContext here;
+  if (auto failed = here.enter(stream)) return failed;
+  if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
+  auto location = images_.find(here, variable);
+  if (!location) return std::move(location).failure();
+  return images_.load_symbol(here, *location);
 }
 
 CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index, Stream stream) noexcept {
+  return guarded([&] { return load(data_.symbols[index], stream); });
+}
+
+CUDA_EXT_COLD inline Result<Symbol> LoadedModule::find_symbol(Text text, Stream stream) noexcept {
   return guarded([&]() -> Result<Symbol> {
-    CurrentContext here;
-    if (auto failed = here.enter(stream)) return failed;
-    if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
-    auto location = images_.find(here, data_.symbols[index]);
-    if (!location) return std::move(location).failure();
-    return images_.load_symbol(here, *location);
+    const std::string name(text.data, text.size);
+    auto index = CUDA_EXT_ABI::find_symbol(data_, name);
+    if (index) return load(data_.symbols[*index], stream);
+    // Only the driver knows the variables of a program whose names C++ does not mangle.
+    if (!is_of_program(data_) || name.find_first_of(":<") != name.npos) return std::move(index).failure();
+    auto found = load({name.c_str(), name.c_str(), 0, "", 0, {}}, stream);
+    if (!found && found.error().code == driver_api::not_found) return std::move(index).failure();
+    return found;
   });
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::copy_variable(Text name, void* host, std::size_t size, bool to_gpu,
-                                                         Stream stream) noexcept {
-  const std::string_view text(name.data, name.size);
-  auto index = guarded([&] { return CUDA_EXT_ABI::find_symbol(data_, text); });
-  if (!index) return std::move(index).failure();
-  auto variable = symbol(*index, stream);
-  if (!variable) return std::move(variable).failure();
-  if (variable->size == size) return copy(*variable, host, to_gpu, stream);
-  return guarded([&] {
-    return failure(ErrorKind::argument,
-                   {"variable '", text, "': expected ", variable->size, " bytes, found ", size});
-  });
-}
-
-CUDA_EXT_COLD inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu,
-                                                Stream stream) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::copy(const Symbol& symbol, Text name, void* host, std::size_t size,
+                                                bool to_gpu, Stream stream) noexcept {
   return guarded([&]() -> Failure {
+    if (symbol.size != size) {
+      const std::string_view variable(name.data, name.size);
+      return failure(ErrorKind::argument,
+                     {"variable '", variable, "': expected ", symbol.size, " bytes, found ", size});
+    }
     CurrentContext here;
     if (auto failed = here.enter(stream)) return failed;
     const auto& call = here.driver().call;
-    const auto status = to_gpu ? call.copy_to_gpu(symbol.address, host, symbol.size, stream)
-                               : call.copy_from_gpu(host, symbol.address, symbol.size, stream);
+    const auto status = to_gpu ? call.copy_to_gpu(symbol.address, host, size, stream)
+                               : call.copy_from_gpu(host, symbol.address, size, stream);
     if (!status) return nullptr;
     return here.driver().failed(to_gpu ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", status);
   });

@@ -8,23 +8,14 @@
 #include <memory>
 #include <utility>
 
-#include "demand.hpp"
-#include "current_context.hpp"
-#include "driver.hpp"
 #include "launches.hpp"
-#include "loaded_module.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 CUDA_EXT_WEAK Module* open_module(const ModuleData& data) { return new LoadedModule(data); }
 
-CUDA_EXT_WEAK Result<Library> open_owned(std::shared_ptr<const ModuleData> data) {
-  auto* module = new LoadedModule(std::move(data));
-  Library library(*module);
-  if (auto failed = module->data().on_demand ? module->compile() : nullptr) return failed;
-  return library;
-}
+CUDA_EXT_WEAK Module* open_owned(std::shared_ptr<const ModuleData> data) { return new LoadedModule(std::move(data)); }
 
 CUDA_EXT_WEAK Result<int> current_capability() {
   CurrentContext here;

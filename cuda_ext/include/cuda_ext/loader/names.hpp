@@ -3,7 +3,6 @@
 #pragma once
 
 #include "failure.hpp"
-#include "text.hpp"
 
 #include <cstddef>
 #include <cstring>
@@ -162,7 +161,8 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
     if (is_spelled_alike(unrooted(name), symbol.name)) return is_other("a variable", "symbol()");
   }
   if (built.empty() && jit.empty()) {
-    return failure(ErrorKind::kernel_not_found, {module.name, " has no kernel or symbol '", name, "'",
+    return failure(ErrorKind::kernel_not_found, {module.name, " has no kernel or symbol '", name,
+                                                 is_of_program(module) ? "' among its names" : "'",
                                                  nearest.hint(), "; it has: ", all.text()});
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "../interface.hpp"
-#include "text.hpp"
+#include "failure.hpp"
 
 #if defined(_WIN32)
 // Declared as in windows.h, which is large and full of macros.

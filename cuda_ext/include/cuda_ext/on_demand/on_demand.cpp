@@ -1,15 +1,7 @@
 // Compilation on demand, for all modules of a program.
 
-#include "../compile.hpp"
-#include "../loader/demand.hpp"
-#include "../loader/failure.hpp"
-#include "../loader/text.hpp"
-#include "image.hpp"
-#include "nvjitlink.hpp"
-#include "nvrtc.hpp"
+#include "compilers.hpp"
 #include "source.hpp"
-#include "store.hpp"
-#include "toolkit.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -124,6 +116,28 @@ Result<std::unique_ptr<Image>> obtain(const RecipeData& recipe, const Array<cons
   return find_or_make(key, [&](Image& image) { return compile_recipe(recipe, expressions, target, image); });
 }
 
+// Compiles `source` for the architecture among its options, or else for the GPU of the current context, whose
+// `capability` this sets.
+Result<Image> compile_source(const ProgramSource& source, const CompileOptions& options, int& capability) {
+  std::string target = options.architecture;
+  if (target.empty()) {
+    auto current = current_capability();
+    if (!current) return std::move(current).failure();
+    capability = *current;
+    target = joined({capability});
+  }
+  auto image = obtain(source.recipe, source.recipe.instantiate, target);
+  if (image) return std::move(**image);
+  if (image.error().kind != ErrorKind::toolchain) return std::move(image).failure();
+  return failure(ErrorKind::toolchain, {options.name, " cannot be compiled: ", image.error().message});
+}
+
+// std::make_shared has a tag that gcc makes a unique symbol, as std::to_string has a table.
+Library open(Image image, std::string name, std::shared_ptr<const ProgramSource> source, int capability) {
+  return Library(*open_owned(std::shared_ptr<ProgramModule>(
+      new ProgramModule(std::move(image), std::move(name), std::move(source), capability))));
+}
+
 Failure refuse(const std::string& name, const std::string& mistake) {
   return failure(ErrorKind::argument, {name, name.empty() ? "" : ": ", mistake});
 }
@@ -150,17 +164,8 @@ CUDA_EXT_WEAK Result<Image> try_compile_image(const std::string& source, const s
   return guarded([&]() -> Result<Image> {
     const std::string mistake = find_mistake(source, names, options, Product::image);
     if (!mistake.empty()) return refuse(options.name, mistake);
-    std::string target = options.architecture;
-    if (target.empty()) {
-      auto capability = current_capability();
-      if (!capability) return std::move(capability).failure();
-      target = joined({*capability});
-    }
-    const SourceModule module(source, names, options);
-    auto image = obtain(module.recipe(), module.recipe().instantiate, target);
-    if (image) return std::move(**image);
-    if (image.error().kind != ErrorKind::toolchain) return std::move(image).failure();
-    return failure(ErrorKind::toolchain, {options.name, " cannot be compiled: ", image.error().message});
+    int capability = 0;
+    return compile_source(ProgramSource(source, names, options), options, capability);
   });
 }
 
@@ -209,17 +214,17 @@ CUDA_EXT_WEAK Result<Image> try_link_images(const std::vector<Image>& images, co
 CUDA_EXT_WEAK Result<Library> try_load_image(Image image, std::string name) noexcept {
   return guarded([&]() -> Result<Library> {
     const Architecture architecture(image.architecture);
-    const Cubin cubin(image.data);
+    const Cubin cubin = kind_of_cubin(image.data);
     const bool is_ptx = architecture.kind == "compute" && image.data.find(".target") != image.data.npos;
     std::string mistake;
     if (!architecture.number) mistake = joined({"architecture: '", image.architecture, "' is none; ", architectures});
-    if (architecture.kind == "lto" || (cubin.is_whole() && cubin.is_relocatable())) {
+    if (architecture.kind == "lto" || cubin == Cubin::to_link) {
       mistake = "the image has to be linked; use link_images()";
-    } else if (mistake.empty() && !is_ptx && !(architecture.kind == "sm" && cubin.is_whole())) {
+    } else if (mistake.empty() && !is_ptx && !(architecture.kind == "sm" && cubin == Cubin::whole)) {
       mistake = joined({"the data is not a complete image for ", image.architecture, "; keep what compile_image() returned"});
     }
     if (!mistake.empty()) return refuse(name, mistake);
-    return open_owned(std::shared_ptr<ImageModule>(new ImageModule(std::move(image), std::move(name))));
+    return open(std::move(image), std::move(name), nullptr, 0);
   });
 }
 
@@ -228,13 +233,11 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
   return guarded([&]() -> Result<Library> {
     const std::string mistake = find_mistake(source, names, options, Product::library);
     if (!mistake.empty()) return refuse(options.name, mistake);
-    if (!options.architecture.empty()) {
-      auto image = try_compile_image(source, names, options);
-      if (!image) return std::move(image).failure();
-      return try_load_image(*std::move(image), options.name);
-    }
-    // std::make_shared has a tag that gcc makes a unique symbol, as std::to_string has one.
-    return open_owned(std::shared_ptr<SourceModule>(new SourceModule(source, names, options)));
+    const std::shared_ptr<const ProgramSource> compiled(new ProgramSource(source, names, options));
+    int capability = 0;
+    auto image = compile_source(*compiled, options, capability);
+    if (!image) return std::move(image).failure();
+    return open(*std::move(image), options.name, capability ? compiled : nullptr, capability);
   });
 }
 

@@ -1,37 +1,82 @@
-// Sources that a program compiles: what may be wrong with them, and their modules.
+// Sources that a program compiles: their headers in memory, what may be wrong with them, and their modules.
 
 #pragma once
 
-#include "../compile.hpp"
 #include "../loader/demand.hpp"
-#include "../loader/text.hpp"
 #include "image.hpp"
 #include "standard.hpp"
 #include "store.hpp"
-#include "texts.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
+#include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 namespace {
 
+// Headers by name. Each name is there once.
+class Headers {
+ public:
+  // Adds a header, unless there is one of this name.
+  void add(std::string name, std::string text) {
+    if (!has(name)) headers_.emplace_back(std::move(name), std::move(text));
+  }
+
+  bool has(const std::string& name) const {
+    for (const auto& header : headers_) {
+      if (header.first == name) return true;
+    }
+    return false;
+  }
+
+  // Returns `text` of the file `includer`, in which quoted names of headers that lie beside it are full ones:
+  // NVRTC looks up a header in memory by the name that is written, and in no directory.
+  std::string with_full_names(const std::string& includer, const std::string& text) const {
+    const std::filesystem::path directory = std::filesystem::path(includer).parent_path();
+    std::string written;
+    for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+      written += with_full_name(directory, text.substr(begin, end - begin));
+    }
+    return written;
+  }
+
+  // Writes full names in all headers.
+  void resolve() {
+    for (auto& [name, text] : headers_) text = with_full_names(name, std::move(text));
+  }
+
+  const std::vector<std::pair<std::string, std::string>>& all() const noexcept { return headers_; }
+
+ private:
+  std::string with_full_name(const std::filesystem::path& directory, std::string line) const {
+    constexpr std::string_view word = "include";
+    const std::size_t hash = line.find_first_not_of(" \t");
+    if (hash == line.npos || line[hash] != '#') return line;
+    const std::size_t directive = line.find_first_not_of(" \t", hash + 1);
+    if (directive == line.npos || line.compare(directive, word.size(), word) != 0) return line;
+    const std::size_t begin = line.find_first_not_of(" \t", directive + word.size());
+    const std::size_t end = begin == line.npos || line[begin] != '"' ? line.npos : line.find('"', begin + 1);
+    if (end == line.npos) return line;
+    const std::string name = line.substr(begin + 1, end - begin - 1);
+    const std::string full = (directory / name).lexically_normal().generic_string();
+    return has(full) ? line.replace(begin + 1, name.size(), full) : line;
+  }
+
+  std::vector<std::pair<std::string, std::string>> headers_;
+};
+
 std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   std::vector<const char*> all;
   for (const std::string& text : texts) all.push_back(text.c_str());
   return all;
-}
-
-std::size_t count_texts(const CompileOptions& options, std::string_view name) {
-  std::size_t count = 0;
-  for (const auto& text : options.texts) count += text.first == name;
-  return count;
 }
 
 // Images may be ones to link; a library is complete.
@@ -73,8 +118,10 @@ std::string find_mistake(const std::string& source, const std::vector<std::strin
   for (const std::string& name : names) {
     check("names: one", name);
   }
-  for (const auto& [name, text] : options.texts) {
-    if (count_texts(options, name) > 1) {
+  const auto& texts = options.texts;
+  for (const auto& [name, text] : texts) {
+    const auto is_alike = [&, &name = name](const auto& other) { return other.first == name; };
+    if (std::count_if(texts.begin(), texts.end(), is_alike) > 1) {
       mistake = joined({"texts: two headers have the name '", name, "'; rename one"});
     }
     check("texts: the name of a header", name);
@@ -99,10 +146,11 @@ std::string find_mistake(const std::string& source, const std::vector<std::strin
   return mistake;
 }
 
-// The module of a source that is compiled at run time.
-struct SourceModule final : ModuleData {
-  SourceModule(const std::string& source, const std::vector<std::string>& names,
-               const CompileOptions& options)
+// A source that is compiled at run time, and how.
+struct ProgramSource {
+  RecipeData recipe{};
+
+  ProgramSource(const std::string& source, const std::vector<std::string>& names, const CompileOptions& options)
       : options_(options), names_(names) {
     std::string identity = encode({source});
     for (const auto& [header, text] : options_.texts) {
@@ -113,9 +161,9 @@ struct SourceModule final : ModuleData {
       identity += encode({embedded->sha256});
       for (int i = 0; i < embedded->count; i++) headers_.add(embedded->names[i], embedded->texts[i]);
     }
-    for (const SourceData& each : standard_headers) {
-      identity += encode({each.name, each.text});
-      headers_.add(each.name, each.text);
+    for (const auto& [header, text] : standard_headers()) {
+      identity += encode({header, text});
+      headers_.add(header, text);
     }
     headers_.resolve();
     source_ = headers_.with_full_names(options_.name, source);
@@ -133,46 +181,55 @@ struct SourceModule final : ModuleData {
     options_.options.push_back("--frandom-seed=" + options_.name);
     option_texts_ = pointers(options_.options);
     expressions_ = pointers(names_);
-    for (const char* each : expressions_) {
-      if (*each != '&') kernels_.push_back({each, "", 0, {}, {}, false});
-    }
-    const char* source_name = options_.name.c_str();
-    const char* key = sha256_.c_str();
-    headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), key};
-    recipe_ = {source_name, source_.c_str(), key, {option_texts_.data(), option_texts_.size()},
-               {expressions_.data(), expressions_.size()}, headers, options_.is_specific, ""};
-    on_demand_ = {fulfil, {&recipe_, 1}, {}};
-    unit_ = {source_name, {}, "none; PTX: none"};
-    static_cast<ModuleData&>(*this) = {open_module, source_name, "nvrtc", true, {&unit_, 1},
-                                       {kernels_.data(), kernels_.size()}, {}, {}, headers, &on_demand_};
+    recipe = {options_.name.c_str(), source_.c_str(), sha256_.c_str(), {option_texts_.data(), option_texts_.size()},
+              {expressions_.data(), expressions_.size()},
+              {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), sha256_.c_str()},
+              options_.is_specific, ""};
   }
-
-  const RecipeData& recipe() const noexcept { return recipe_; }
+  ProgramSource(const ProgramSource&) = delete;
+  ProgramSource& operator=(const ProgramSource&) = delete;
 
  private:
-  // The first image, which is compiled before anything else uses the module, tells the variables.
-  static void fulfil(Demand& demand) {
-    fulfil_demand(demand);
-    auto& self = const_cast<SourceModule&>(static_cast<const SourceModule&>(demand.module));
-    if (!demand.compiled || self.is_described_.exchange(true)) return;
-    self.variables_ = variables_in(*demand.compiled);
-    for (const auto& [name, lowered] : self.variables_) {
-      self.symbols_.push_back({name.c_str(), lowered.c_str(), 0, "", 0, {}});
-    }
-    self.symbols = {self.symbols_.data(), self.symbols_.size()};
-  }
-
-  std::string source_;
+  std::string source_, sha256_;
   CompileOptions options_;
   const std::vector<std::string> names_;
   Headers headers_;
-  std::atomic<bool> is_described_{false};
-  Names variables_;
-  std::vector<SymbolData> symbols_;
-  std::string sha256_;
   std::vector<const char*> header_texts_, header_names_, option_texts_, expressions_;
+};
+
+// The module of one image, and of the source that it was compiled from for the GPU of `capability`. Other GPUs get
+// images of their own. Without a source, the capability is 0.
+struct ProgramModule final : ModuleData {
+  ProgramModule(Image image, std::string title, std::shared_ptr<const ProgramSource> source, int capability)
+      : image_(std::move(image)), name_(std::move(title)), source_(std::move(source)), variables_(variables_in(image_)) {
+    const Architecture architecture(image_.architecture);
+    for (const auto& [expression, lowered] : image_.names) {
+      if (expression[0] != '&') kernels_.push_back({expression.c_str(), lowered.c_str(), 0, {}, {}, false});
+    }
+    for (const auto& [variable, lowered] : variables_) {
+      symbols_.push_back({variable.c_str(), lowered.c_str(), 0, "", 0, {}});
+    }
+    built_ = image_.architecture[0] == 'c' ? "none; PTX: " + image_.architecture : image_.architecture + "; PTX: none";
+    data_ = {image_.architecture.c_str(), capability ? capability : architecture.number,
+             capability ? capability : architecture.last_gpu(), 0, "which is of a newer CUDA",
+             reinterpret_cast<const unsigned char*>(image_.data.c_str()), image_.data.size()};
+    unit_ = {name_.c_str(), {&data_, 1}, built_.c_str()};
+    if (source_) on_demand_ = {fulfil_demand, {&source_->recipe, 1}, {}};
+    static_cast<ModuleData&>(*this) = {open_module, name_.c_str(), "nvrtc", source_ != nullptr, {&unit_, 1},
+                                       {kernels_.data(), kernels_.size()}, {symbols_.data(), symbols_.size()}, {},
+                                       source_ ? source_->recipe.headers : HeaderData{0, nullptr, nullptr, ""},
+                                       source_ ? &on_demand_ : nullptr};
+  }
+
+ private:
+  const Image image_;
+  const std::string name_;
+  const std::shared_ptr<const ProgramSource> source_;
+  const Names variables_;
+  std::string built_;
   std::vector<KernelData> kernels_;
-  RecipeData recipe_{};
+  std::vector<SymbolData> symbols_;
+  ImageData data_{};
   UnitData unit_{};
   OnDemandData on_demand_{};
 };

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "../loader/shared_library.hpp"
-#include "../loader/text.hpp"
 #include "store.hpp"
 
 #include <algorithm>

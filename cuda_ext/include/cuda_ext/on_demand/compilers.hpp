@@ -1,12 +1,8 @@
-// NVRTC: compile, and unpack the headers of CUDA and CCCL that it contains.
+// The compiler, NVRTC, with the headers of CUDA and CCCL that it contains, and the linker, nvJitLink.
 
 #pragma once
 
-#include "../loader/demand.hpp"
-#include "../loader/failure.hpp"
-#include "../loader/shared_library.hpp"
-#include "../loader/text.hpp"
-#include "store.hpp"
+#include "../compile.hpp"
 #include "toolkit.hpp"
 
 #include <algorithm>
@@ -17,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 // As nvrtc.h declares it; that header may be included too.
@@ -26,11 +23,26 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 namespace {
 
-// Says why nothing can be compiled.
-std::string no_nvrtc(std::string_view reason) {
+// Says why `library` cannot be used.
+std::string unusable(const char* library, std::string_view reason) {
   return joined(
-      {"NVRTC cannot be loaded (", reason,
+      {library, " cannot be loaded (", reason,
        "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
+}
+
+// Reads the bytes of a program or a link with two functions, for their size and for them; returns the code of an
+// error.
+template <class Handle>
+int read(Handle handle, int (*get_size)(Handle, std::size_t*), int (*get)(Handle, char*), std::string& bytes) {
+  std::size_t size = 0;
+  const int code = get_size(handle, &size);
+  bytes.resize(size);
+  return code || !size ? code : get(handle, bytes.data());
+}
+
+std::string trimmed(std::string log) {
+  log.erase(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+  return log;
 }
 
 // Words errors about name expressions for the user: NVRTC appends these to the source, sorted, and names its
@@ -63,7 +75,7 @@ std::string describe_errors(const std::string& log, const Array<const char*>& ex
   return text;
 }
 
-// NVRTC. The constructor opens it; it is never closed.
+// The constructors open these libraries; they are never closed.
 class Nvrtc {
  public:
   std::string reason;              // why it cannot be used; empty if it can
@@ -71,10 +83,10 @@ class Nvrtc {
   std::vector<int> architectures;  // sorted
 
   explicit Nvrtc(const fs::path& path) {
-    reason = no_nvrtc("it is neither in the active environment nor in CUDA_PATH");
+    reason = unusable("NVRTC", "it is neither in the active environment nor in CUDA_PATH");
     if (path.empty()) return;
     const SharedLibrary library(path.c_str(), LibrarySearch::its_directory);
-    reason = library.reason().empty() ? "" : no_nvrtc(library.reason());
+    reason = library.reason().empty() ? "" : unusable("NVRTC", library.reason());
     if (!reason.empty()) return;
     Code (*get_version)(int* major, int* minor) = nullptr;
     Code (*count_architectures)(int* count) = nullptr;
@@ -96,7 +108,7 @@ class Nvrtc {
     int minor = 0;
     int count = 0;
     if (!is_whole || get_version(&major, &minor) || count_architectures(&count)) {
-      reason = no_nvrtc(path.string() + " is not that of CUDA 12 or newer");
+      reason = unusable("NVRTC", path.string() + " is not that of CUDA 12 or newer");
       return;
     }
     architectures.resize(static_cast<std::size_t>(count));
@@ -136,7 +148,7 @@ class Nvrtc {
     }
     std::string log;
     if (program) read(program, log_size_, log_, log);
-    log.erase(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+    log = trimmed(std::move(log));
     destroy_(&program);
     if (code) return log.empty() ? joined({"NVRTC: ", describe_(code)}) : describe_errors(log, expressions);
     if (image.data.size() <= 1) return "NVRTC: the result is empty; an option asks for an image of another kind";
@@ -207,13 +219,6 @@ class Nvrtc {
     return log.find(joined({"unrecognized option ", option, " found"})) == log.npos;
   }
 
-  static Code read(Program program, GetSize get_size, Get get, std::string& bytes) {
-    std::size_t size = 0;
-    const Code code = get_size(program, &size);
-    bytes.resize(size);
-    return code ? code : get(program, bytes.data());
-  }
-
   Code (*create_)(Program* program, const char* source, const char* name, int count,
                   const char* const* headers, const char* const* names) = nullptr;
   Code (*destroy_)(Program* program) = nullptr;
@@ -226,6 +231,79 @@ class Nvrtc {
   // Available since 13.3.
   Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;
   Code (*describe_headers_)(BundledHeaders* bundled, const char** log) = nullptr;
+};
+
+class NvJitLink {
+ public:
+  std::string reason;  // why it cannot be used; empty if it can
+
+  explicit NvJitLink(const fs::path& path) {
+    reason = "it is not beside NVRTC";
+    if (!path.empty()) {
+      const SharedLibrary library(path.c_str(), LibrarySearch::its_directory);
+      reason = library.reason();
+      const bool is_whole =
+          library.find(create_, "nvJitLinkCreate") && library.find(destroy_, "nvJitLinkDestroy") &&
+          library.find(add_, "nvJitLinkAddData") && library.find(complete_, "nvJitLinkComplete") &&
+          library.find(cubin_size_, "nvJitLinkGetLinkedCubinSize") && library.find(cubin_, "nvJitLinkGetLinkedCubin") &&
+          library.find(ptx_size_, "nvJitLinkGetLinkedPtxSize") && library.find(ptx_, "nvJitLinkGetLinkedPtx") &&
+          library.find(error_size_, "nvJitLinkGetErrorLogSize") && library.find(error_, "nvJitLinkGetErrorLog") &&
+          library.find(info_size_, "nvJitLinkGetInfoLogSize") && library.find(info_, "nvJitLinkGetInfoLog");
+      if (reason.empty() && !is_whole) reason = path.string() + " is not that of CUDA 12 or newer";
+    }
+    if (!reason.empty()) reason = unusable("nvJitLink", reason);
+  }
+
+  // Links `images` with `options` to the data of `linked`. Returns the linker's message if that fails.
+  //
+  // nvJitLink keeps state for each thread: after an error, all links in the thread may fail, or succeed wrongly.
+  std::string link(const std::vector<Image>& images, const std::vector<const char*>& options, Image& linked) const {
+    std::string failure;
+    std::thread([&] { failure = link_here(images, options, linked); }).join();
+    return failure;
+  }
+
+ private:
+  using Handle = void*;
+  using Code = int;  // nvJitLinkResult
+  using GetSize = Code (*)(Handle handle, std::size_t* size);
+  using Get = Code (*)(Handle handle, char* bytes);
+
+  std::string link_here(const std::vector<Image>& images, const std::vector<const char*>& options, Image& linked) const {
+    Handle handle = nullptr;
+    Code code = create_(&handle, static_cast<std::uint32_t>(options.size()), options.data());
+    if (code) {
+      std::string refused = "nvJitLink refuses the options";
+      for (const char* option : options) refused += joined({" ", option});
+      return refused;
+    }
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < images.size(); i++) names.push_back(joined({"image ", i + 1}));
+    for (std::size_t i = 0; i < images.size() && !code; i++) {
+      const std::string& data = images[i].data;
+      code = add_(handle, any, data.data(), data.size(), names[i].c_str());
+    }
+    code = code ? code : complete_(handle);
+    const bool is_ptx = linked.architecture[0] == 'c';
+    if (!code) code = read(handle, is_ptx ? ptx_size_ : cubin_size_, is_ptx ? ptx_ : cubin_, linked.data);
+    std::string log;
+    read(handle, code ? error_size_ : info_size_, code ? error_ : info_, log);
+    log.erase(std::min(log.rfind("\nERROR "), log.size()));  // only says that there was one
+    log = trimmed(std::move(log));
+    destroy_(&handle);
+    if (code) return log.empty() ? joined({"nvJitLink: error ", code}) : log;
+    linked.log = log;
+    return "";
+  }
+
+  static constexpr int any = 10;  // nvJitLinkInputType: the linker sees what the data is
+
+  Code (*create_)(Handle* handle, std::uint32_t count, const char* const* options) = nullptr;
+  Code (*destroy_)(Handle* handle) = nullptr;
+  Code (*add_)(Handle handle, int type, const void* data, std::size_t size, const char* name) = nullptr;
+  Code (*complete_)(Handle handle) = nullptr;
+  GetSize cubin_size_ = nullptr, ptx_size_ = nullptr, error_size_ = nullptr, info_size_ = nullptr;
+  Get cubin_ = nullptr, ptx_ = nullptr, error_ = nullptr, info_ = nullptr;
 };
 
 }  // namespace
