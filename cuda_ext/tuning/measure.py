@@ -58,11 +58,10 @@ class Bench:
             )
             self._process.start()
             other.close()
-            self._listed = self._receive(_START)
+            self._listed = self._exchange(None, _START)
         if configuration is None or "failed" in self._listed:
             return self._listed
-        self._connection.send((configuration, stage))
-        return self._receive(self._patience)
+        return self._exchange((configuration, stage), self._patience)
 
     def close(self) -> None:
         if self._process is not None:
@@ -71,9 +70,11 @@ class Bench:
             self._process.join()
         self._process = None
 
-    def _receive(self, seconds: float) -> Reply:
+    def _exchange(self, request: object, seconds: float) -> Reply:
         reply: Reply = {"failed": f"hangs: it takes more than {seconds:g} seconds"}
         try:
+            if request:
+                self._connection.send(request)
             if self._connection.poll(seconds):
                 reply = self._connection.recv()
         except (EOFError, OSError):
