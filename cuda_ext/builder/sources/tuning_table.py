@@ -138,7 +138,8 @@ class TuningTable:
                 own = measured.setdefault((entry.sm, entry.device), {}).setdefault(point, {})
                 own.setdefault(tuple(same[0].items()), (entry.runs, entry.time))
         sized = [*measured_choices.choose_by_gpu(measured, sizes, are_exact=not candidates)]
-        title = f"{' '.join([kernel, *dict.fromkeys(dtypes)])}, {', '.join(sizes)}:"
+        spelled = " ".join([kernel, *dict.fromkeys(dtypes)]).replace("torch.", "")
+        title = f"{spelled}, {', '.join(sizes)}:"
         for (_, gpu), points in measured.items():
             times = {point: {c: time for c, (_, time) in points[point].items()} for point in sorted(points)}
             cases = ((each, case) for each in sized for case in each.measured if case.device == gpu)
