@@ -5,12 +5,15 @@ Needs Python 3.11 and pip. The environment in ``.test`` is kept, and the next ru
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
 from _environment import ROOT, Environment, step
 
 WORK = ROOT / ".test"
+# One more than cores: a test that waits, for a signal or a lock, leaves its core idle.
+PROCESSES = str((os.cpu_count() or 1) + 1)
 # In seconds. A test that hangs fails with its stack, and the others go on.
 LONGEST_TEST = "900"
 # A registry may be slow for a while, and no test is about that.
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> int:
         "-m",
         "pytest",
         "--numprocesses",
-        "auto",
+        PROCESSES,
         "--timeout",
         LONGEST_TEST,
         *arguments,

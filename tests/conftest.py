@@ -113,7 +113,7 @@ def copies_of_packages() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_worker() -> Iterator[None]:
-    """A build starts one worker process: there are as many processes of pytest as cores already."""
+    """A build starts one worker process: processes of pytest use all cores already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MAX_JOBS", "1")
         yield

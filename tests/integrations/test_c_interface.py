@@ -73,6 +73,7 @@ def test_a_program_in_c_launches_by_index(tmp_path: Path, fake_driver: Path) -> 
     assert "sample_kernels" not in shown.stdout
 
 
+@pytest.mark.slow  # the program in C declares and calls the same
 @pytest.mark.skipif(shutil.which("rustc") is None, reason="takes rustc")
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="takes Ninja")
 def test_the_example_in_rust_launches(tmp_path: Path, fake_driver: Path) -> None:

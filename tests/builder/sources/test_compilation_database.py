@@ -163,6 +163,7 @@ def module_project(root: Path) -> Project:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_clangd_reports_no_error_on_the_example(clangd: Path, tmp_path: Path) -> None:
     root = shutil.copytree(EXAMPLE, tmp_path / "example")
     assert run("compile-commands", root)[0] == 0
