@@ -191,6 +191,7 @@ def compare(work: Path, autotuned: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     }
                     if theirs and key(theirs) in times:
                         row |= {"autotune": theirs, "of_autotune": times[key(theirs)] / times[key(taken)]}
+                    say(f"{kernel} {case}: {row['of_best']:.3f} of the best")
                     yield row
     finally:
         everything.close()
