@@ -46,8 +46,9 @@ template <class T, int TILE, int MORE> __global__ void scale(const T* x, T* y, i
 }
 extern "C" __global__ void plain(int* x) { *x = 1; }
 """
-# The microseconds of each candidate: the first is the fastest for few blocks, the second for many.
-TIMES = "Li64ELi1E=1+0.1,Li64ELi2E=3+0.01,Li128ELi1E=4+0.1,Li128ELi2E=6+0.5"
+# The microseconds of each candidate: the first is the fastest for few blocks, the second for many. Shorter
+# launches would be measured in graphs of a thousand.
+TIMES = "Li64ELi1E=100+10,Li64ELi2E=300+1,Li128ELi1E=400+10,Li128ELi2E=600+50"
 
 Tune = Callable[..., list[str]]
 
@@ -124,9 +125,9 @@ def test_measurements_choose_the_kernel_of_a_launch(
     lines = tune("--case", "n=[100, 100000]", kernels=TIMES, names="NVIDIA H200")
     assert lines == [
         "NVIDIA H200, sm_90, CUDA 13.0",
-        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, 3.42 times as fast as the default; "
+        "scale<float> n=100: 120 us with TILE=64, MORE=1, 3.42 times as fast as the default; "
         "the results of 4 agree",
-        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, 7.60 times as fast as the default; "
+        "scale<float> n=100000: 1082 us with TILE=64, MORE=2, 7.60 times as fast as the default; "
         "the results of 4 agree",
     ]
     found = entries(project)
@@ -172,12 +173,12 @@ def test_measurements_choose_the_kernel_of_a_launch(
     assert "measured on NVIDIA H200 for n = 100" in done.output[1]
     checked = tune("--check", site=tmp_path, kernels=TIMES, names="NVIDIA H200")
     assert checked[1:] == [
-        "scale<float> n=100: 1.2 us with TILE=64, MORE=1, what launches take; the results of 3 agree",
-        "scale<float> n=100000: 10.82 us with TILE=64, MORE=2, what launches take; the results of 3 agree",
+        "scale<float> n=100: 120 us with TILE=64, MORE=1, what launches take; the results of 3 agree",
+        "scale<float> n=100000: 1082 us with TILE=64, MORE=2, what launches take; the results of 3 agree",
     ]
-    slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=9,Li128ELi1E=3,Li64ELi2E=1:wrong", status=1)
+    slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=900,Li128ELi1E=300,Li64ELi2E=100:wrong", status=1)
     assert slower[1] == (
-        "scale<float> n=100: 3 us with TILE=128, MORE=1, 3.00 times as fast as what launches take; "
+        "scale<float> n=100: 300 us with TILE=128, MORE=1, 3.00 times as fast as what launches take; "
         "1 of 3 candidates fail: TILE=64, MORE=2 computes other results than the default"
     )
 
@@ -305,7 +306,7 @@ def test_a_candidate_that_fails_is_left_out_with_the_reason(tune: Tune, project:
         "--case",
         "n=100",
         *(("--patience", "3") if fault == "hangs" else ()),
-        kernels=TIMES.replace("Li64ELi1E=1", f"Li64ELi1E=1+0:{fault},Li0E=1"),
+        kernels=TIMES.replace("Li64ELi1E=100", f"Li64ELi1E=100+0:{fault},Li0E=1"),
     )
     assert "us with TILE=64, MORE=2" in lines[-1]
     assert "; 1 of 4 candidates fail: TILE=64, MORE=1 " in lines[-1]
@@ -404,7 +405,7 @@ def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:
     line = json.dumps({**launch, "arguments": arguments})
     write_project(project, TABLE, {".cuda_ext/record/1.jsonl": f"{line}\n{line}\n"})
     assert tune(kernels=TIMES)[1:] == [
-        "scale<float> x=(10, 20), y=(10, 20), n=200: 1.4 us with TILE=64, MORE=1, "
+        "scale<float> x=(10, 20), y=(10, 20), n=200: 140 us with TILE=64, MORE=1, "
         "3.00 times as fast as the default; the results of 4 agree"
     ]
     assert {each["key"][0] for each in entries(project)} == {200}
