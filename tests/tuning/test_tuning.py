@@ -176,7 +176,8 @@ def test_measurements_choose_the_kernel_of_a_launch(
         "scale<float> n=100: 120 us with TILE=64, MORE=1, what launches take; the results of 3 agree",
         "scale<float> n=100000: 1082 us with TILE=64, MORE=2, what launches take; the results of 3 agree",
     ]
-    slower = tune("--check", site=tmp_path, kernels="Li64ELi1E=900,Li128ELi1E=300,Li64ELi2E=100:wrong", status=1)
+    times = "Li64ELi1E=900,Li128ELi1E=300,Li64ELi2E=100:wrong"
+    slower = tune("--check", site=tmp_path, kernels=times, status=1)
     assert slower[1] == (
         "scale<float> n=100: 300 us with TILE=128, MORE=1, 3.00 times as fast as what launches take; "
         "1 of 3 candidates fail: TILE=64, MORE=2 computes other results than the default"
