@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -45,22 +46,32 @@ def add_to_table(project: Project, missing: Sequence[Missing]) -> bytes:
     except ModuleNotFoundError:
         remedy = 'install "cuda-ext[record]"'
         raise ToolchainError("tomlkit, which keeps comments, is not installed", remedy=remedy) from None
-    document: Any = tomlkit.parse(read_file(str(project.root / "pyproject.toml")).decode())
-    for each in missing:
-        if each.instantiations:
-            _add(document["tool"]["cuda_ext"], each)
-    modules, _ = parse_table(document.unwrap()["tool"]["cuda_ext"], project.modules[0].name)
+    content = read_file(str(project.root / "pyproject.toml"))
+    if not missing:
+        return content
+    document: Any = tomlkit.parse(content.decode())
+    try:
+        for each in missing:
+            if each.instantiations:
+                _add(document["tool"]["cuda_ext"], each)
+        text = tomlkit.dumps(document)
+        if (table := tomllib.loads(text)) != document.unwrap():
+            raise ValueError
+    # tomlkit does not extend each form of a table, and spells some wrong.
+    except (ValueError, TypeError, LookupError, AttributeError):
+        raise _refusal(missing) from None
+    modules, _ = parse_table(table["tool"]["cuda_ext"], project.modules[0].name)
     complete = [launch for each in missing if not each.notes for launch in each.launches]
-    for left in compare(replace(project, modules=modules), complete)[0]:
-        where, remedy = left.module.where, f"add {left.instantiations}"
-        raise ConfigError("cannot be extended", where=where, remedy=remedy)
-    return tomlkit.dumps(document).encode()
+    if left := compare(replace(project, modules=modules), complete)[0]:
+        raise _refusal(left)
+    has_cr = content.count(b"\n") == content.count(b"\r\n") > 0
+    return (text.replace("\r\n", "\n").replace("\n", "\r\n") if has_cr else text).encode()
 
 
 def _add(common: Any, missing: Missing) -> None:
     """Add what is `missing` to the table of all modules: to an override of the source, or to the module."""
     from tomlkit import aot, array, table, value
-    from tomlkit.items import Array
+    from tomlkit.items import AoT, InlineTable
 
     is_python, name = missing.source.endswith(".py"), missing.module.name
     own = common.get("modules", {}).get(name, {})
@@ -71,14 +82,26 @@ def _add(common: Any, missing: Missing) -> None:
         modules = common.setdefault("modules", table(is_super_table=True))
         place = modules.setdefault(name, table(is_super_table=False))
         if is_python:
-            before = (place["overrides"][-1] if "overrides" in place else place).as_string()
-            place.setdefault("overrides", aot()).append({"sources": [missing.source]})
-            place = place["overrides"][-1]
-            place.trivia.indent = "" if before.endswith("\n\n") else "\n"
+            before = (place["overrides"][-1] if place.get("overrides") else place).as_string()
+            several = place.setdefault("overrides", array() if isinstance(place, InlineTable) else aot())
+            several.append({"sources": [missing.source]})
+            place = several[-1]
+            if isinstance(several, AoT):
+                place.trivia.indent = "" if before.endswith("\n\n") else "\n"
     items = place.setdefault("instantiate", array().multiline(True))
     for item in map(value, fold(missing.instantiations)):
-        is_string = isinstance(item, str) and not isinstance(items, Array)
-        items.append({"kernel": item} if is_string else item)
+        plain: Any = item.unwrap()
+        if isinstance(items, AoT):
+            items.append({"kernel": plain} if isinstance(plain, str) else plain)
+        else:
+            items.append(item)
+
+
+def _refusal(missing: Sequence[Missing]) -> ConfigError:
+    """Return the error for a form of a table that tomlkit cannot extend; it says what to write by hand."""
+    lists = (f"{each.source}: instantiate = [{', '.join(fold(each.instantiations))}]" for each in missing)
+    where, remedy = missing[0].module.where, f"write by hand: {'; '.join(lists)}"
+    return ConfigError("cannot be extended in this form", where=where, remedy=remedy)
 
 
 def fold(texts: Iterable[str]) -> Iterator[str]:

@@ -152,6 +152,44 @@ def test_forms_of_tables(tmp_path: Path, form: str) -> None:
     assert extend(tmp_path, [scale()]).startswith('  {sources = ["device/scale.py"],instantiate = [')
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'modules = { "p.kernels" = { sources = ["device/*"], overrides = [] } }\n',
+        '[tool.cuda_ext.modules]\n"p.kernels" = { sources = ["device/*"] } # of p\n',
+        f"{HEAD}[[tool.cuda_ext.modules.'p.kernels'.instantiate]]\nkernel = 'ns::axpy<int, 3>'\n",
+        HEAD.replace("\n", "\r\n"),
+    ],
+    ids=["inline", "dotted", "tables", "CRLF"],
+)
+def test_uncommon_forms_are_extended(tmp_path: Path, text: str) -> None:
+    before = text if "[tool" in text else f"[tool.cuda_ext]\n{text}"
+    write_project(tmp_path, before, FILES)
+    launches = [*(axpy(f"ns::axpy<float, {n}>") for n in (1, 2)), scale(), scale("fp32")]
+    project = load(tmp_path)
+    after = add_to_table(project, compare(project, launches)[0])
+    (tmp_path / "pyproject.toml").write_bytes(after)
+    assert compare(load(tmp_path), launches)[0] == []
+    assert after.count(b"\r\n") == ("\r\n" in text) * after.count(b"\n")
+    assert after.count(b"#") == text.count("#")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\ncuda_ext.modules."p.kernels".sources = ["device/*"]\n',
+        f'{HEAD}instantiate = [\n  "ns::axpy<int, 1>"\n  # last\n]\n',
+    ],
+)
+def test_a_form_that_cannot_be_extended_is_refused_with_what_to_write(tmp_path: Path, text: str) -> None:
+    project = load(write_project(tmp_path, text, FILES))
+    missing, _ = compare(project, [axpy("ns::axpy<float, 1>"), scale()])
+    with pytest.raises(ConfigError, match="cannot be extended") as caught:
+        add_to_table(project, missing)
+    assert 'device/axpy.cu: instantiate = ["ns::axpy<float, 1>"]; device/scale.py: ' in str(caught.value)
+    assert FUNCTION in str(caught.value)
+
+
 def test_hints_are_those_of_the_launches(tmp_path: Path) -> None:
     write_project(tmp_path, HEAD, FILES)
     start, end = "scale(out: *fp16:16, x: *fp16:16, n: ", ", seed: i32, bias=None, BLOCK=64, DTYPE=fp32)"
