@@ -32,6 +32,12 @@ def test_sizes_that_are_no_multiples_of_16_take_what_was_measured_for_such_sizes
     ] * 3
 
 
+def test_the_nearest_size_is_of_the_same_kind() -> None:
+    points: dict[Point, str] = {(768,): "a", (1024,): "b", (700,): "c", (1300,): "d", (2048,): "b"}
+    # 900 is nearer to 700 than to 1300, though it is nearer to 1024 than to 768.
+    assert [taken(points, (n,)) for n in (900, 960, 802, 896, 4096)] == ["c", "b", "c", "b", "b"]
+
+
 def test_sizes_of_either_kind_take_the_nearest_if_their_choices_do_not_differ() -> None:
     points: dict[Point, str] = {(1000,): "small", (1024,): "small", (4096,): "large", (4100,): "large"}
     assert [taken(points, (n,)) for n in (16, 900, 2048, 2049, 3000, 5000)] == ["small"] * 3 + ["large"] * 3

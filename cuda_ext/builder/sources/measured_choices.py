@@ -62,10 +62,19 @@ def divide(
         mixed = sum(len(side) - sum(n * n for n in Counter(side).values()) / len(side) for side in sides)
         return mixed, cut[3]
 
-    axis, *terms, _ = min(_cuts(points, names), key=disorder)
-    for term in terms:
-        part = {point: label for point, label in points.items() if holds(term, point[axis])}
-        yield from divide(part, names, {**bounds, (term.name, term.operator, term.modulus): term})
+    def parts_of(cut: tuple[int, Term, Term, float]) -> Iterator[tuple[Label, Condition, list[Point]]]:
+        axis, *terms, _ = cut
+        for term in terms:
+            part = {point: label for point, label in points.items() if holds(term, point[axis])}
+            yield from divide(part, names, {**bounds, (term.name, term.operator, term.modulus): term})
+
+    cuts = [*_cuts(points, names)]
+    best = min(cuts, key=disorder)
+    parts = [*parts_of(best)]
+    # Where multiples differ from other sizes, each kind has its own nearest sizes: it is divided first.
+    apart = {term.name for _, condition, _ in parts for term in condition if term.modulus}
+    first = next((cut for cut in cuts if cut[1].modulus and cut[1].name in apart), best)
+    yield from parts if first is best else parts_of(first)
 
 
 def _cuts(points: Collection[Point], names: Sequence[str]) -> Iterator[tuple[int, Term, Term, float]]:
