@@ -43,7 +43,7 @@ def tune(
     the launches that `cuda-ext record` recorded in the project.
 
     MODULE is the import name of a module of kernels that was built with CUDA_EXT_CANDIDATES=1. You need no
-    compiler. The command writes each result at once, as a line of tuning/KERNEL.json, and the next build
+    compiler. The command writes results after each round, as lines of tuning/KERNEL.json, and the next build
     chooses by these results. After an interruption, run the command again: it continues where it was.
 
     --check takes any build of the package. It compares the candidates that the package has, for the measured

@@ -1,6 +1,6 @@
 """Variants: several kernels under one name, among which the conditions of a launch choose."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 Operator: TypeAlias = Literal["", "<", "<=", "==", "!=", ">=", ">"]
@@ -56,6 +56,10 @@ class Tuning(NamedTuple):
     inputs: str = ""
     tolerance: float = 0.0
     source: str = ""
+
+    def sizes(self, constants: Container[str]) -> list[str]:
+        """Return those of the key that are no `constants` of a kernel: the names of a measured case."""
+        return [name for name in self.key if name not in constants]
 
 
 class Candidate(NamedTuple):

@@ -267,7 +267,7 @@ class _VariantsLauncher(Launcher):
 
     def _measured_near(self, candidate: facts.Candidate, numbers: Mapping[str, int]) -> str:
         """Spell the measured case of `candidate` that is nearest to `numbers`; nothing without one."""
-        key = self.variants.tuning.key if self.variants.tuning else ()
+        key = self.variants.tuning.sizes(self.kernel.constants) if self.variants.tuning else ()
 
         def distance(case: facts.Measured) -> float:
             pairs = zip(key, case.key, strict=False)

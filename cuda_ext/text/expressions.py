@@ -39,7 +39,7 @@ def evaluate(
         return eval(code, {"__builtins__": {}, **names, **functions})  # noqa: S307 - as far as it is checked
     except NameError as error:
         raise ValueError(f"{error.name} is not known") from None
-    except (SyntaxError, TypeError, LookupError, ArithmeticError) as error:
+    except (SyntaxError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
     except (RecursionError, MemoryError):
         raise ValueError("it is too large") from None

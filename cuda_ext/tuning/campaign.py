@@ -34,6 +34,8 @@ def parse_cases(text: str) -> list[dict[str, Any]]:
     """
     try:
         values = evaluate(f"dict({text})", {}, {"dict": dict})
+        if not isinstance(values, dict) or [] in values.values():
+            raise ValueError("it has no values")
     except ValueError as error:
         problem = f"{text!r} is not a case: {error}"
         raise CudaExtError(problem, remedy='write it as in "m=4096, n=[1024, 4096]"') from None
@@ -69,7 +71,7 @@ class Campaign:
             results = Results(directory / tuning.file, tuning.key) if directory else None
             own = dict.fromkeys(("", variants.name.partition("<")[0], variants.name))
             given = [case for name in own for case in cases.get(name, ())]
-            for case in given or ([] if directory else _measured_cases(variants, tuning)):
+            for case in given or ([] if directory else self._measured_cases(variants, tuning)):
                 title = f"{variants.name} {spell_values(case)}"
                 listed = self.bench.ask(variants.name, case)
                 if "failed" in listed:
@@ -96,6 +98,13 @@ class Campaign:
                 raise CudaExtError(problem, remedy=f"{remedy}; build with CUDA_EXT_CANDIDATES=1")
         return [(v, t) for v, t in found if not names or {v.name, v.name.partition("<")[0]} & {*names}]
 
+    def _measured_cases(self, variants: Variants, tuning: Tuning) -> list[Case]:
+        """Return the cases for which the build chose. Values of constants are not among them."""
+        kernels = library_of(self.module).manifest.kernels
+        default = next(each for each in kernels if each.expression == variants.candidates[-1].kernel)
+        measured = dict.fromkeys(case.key for candidate in variants.candidates for case in candidate.measured)
+        return [dict(zip(tuning.sizes(default.constants), key, strict=False)) for key in measured]
+
     def _measure(
         self,
         name: str,
@@ -106,7 +115,7 @@ class Campaign:
     ) -> tuple[dict[int, Reply], str]:
         """Return what was measured of `candidates`, now or before, and a note about it.
 
-        The last one is the default. Each reply completes one of `entries`, and is written to `results`.
+        The last one is the default. Each reply completes one of `entries`, which is written to `results`.
         """
         known = results.find(entries) if results else {}
         if len(known) == len(candidates) and any(each.get("runs") == ROUNDS[-1] for each in known.values()):
@@ -122,12 +131,15 @@ class Campaign:
             for done, number in enumerate(chain.from_iterable(orders)):
                 if time.monotonic() > self.end:
                     return measured, ""
-                now = f"round {stage + 1}, {done + 1} of {len(remaining) * turns}"
+                total = len(remaining) * turns
+                now = f"round {stage + 1}, {done + 1} of {total}"
                 self.show(f"{name} {spell_values(case)}: {now}")
                 replies[number].append(self.bench.ask(name, case, candidates[number], stage))
-                measured[number] = _middle(replies[number])
-                if results:
-                    results.add({**entries[number], **measured[number]})
+                # A build compares those with the most runs alone: later rounds are written as a whole.
+                if not stage or done + 1 == total:
+                    measured |= {n: _middle(own) for n, own in replies.items() if own}
+                    if results:
+                        results.add([{**entries[n], **measured[n]} for n, own in replies.items() if own])
             near = {n: measured[n].get("time", float("inf")) for n in remaining}
             order = sorted(near, key=near.__getitem__)
             order = [n for n in order[:most] if near[n] <= slower * near[order[0]]]
@@ -144,12 +156,6 @@ def _middle(replies: Sequence[Reply]) -> Reply:
     """Return a failure if there is one, or the reply with the median time."""
     order = [each for each in replies if "failed" in each] or sorted(replies, key=lambda each: each["time"])
     return order[len(order) // 2]
-
-
-def _measured_cases(variants: Variants, tuning: Tuning) -> list[Case]:
-    """Return the cases for which the build chose. Values of constants are not among them."""
-    measured = dict.fromkeys(case.key for candidate in variants.candidates for case in candidate.measured)
-    return [dict(zip(tuning.key, key, strict=False)) for key in measured]
 
 
 def _summarize(listed: Reply, replies: Mapping[int, Reply], is_check: bool) -> str:

@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from multiprocessing.connection import Connection
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from cuda_ext.compiler.front_ends.kernel_description import DTYPES
@@ -129,6 +130,10 @@ class _MeasuredCase:
         names = {**self._names, **constants}
         if missing := [name for name in key if name not in names]:
             raise CudaExtError(f"the case has no {missing[0]}", remedy=f"give {', '.join(key)}")
+        for name in {*key} - {*constants}:
+            if not isinstance(names[name], Integral):
+                raise CudaExtError(f"{name} is {names[name]!r}", remedy="a key consists of integers")
+            names[name] = int(names[name])  # also of a boolean, and of an integer of numpy
         compiler = self._manifest.units[facts.unit].compiler  # of a function in Python
         dtypes = [_DTYPES.get(p.element, p.element) for p in facts.parameters if compiler and p.element]
         return {

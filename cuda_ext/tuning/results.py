@@ -32,18 +32,20 @@ class Results:
         self._key = key
 
     def find(self, entries: Sequence[Entry]) -> dict[int, Entry]:
-        """Return what was measured of `entries`, by their positions: of the same source."""
-        measured = {_identity(each, "source"): each for each in self._read()["tuned"]}
+        """Return what was measured of `entries`, by their positions: of the same source, and complete."""
+        written = self._read()["tuned"]
+        measured = {_identity(each, "source"): each for each in written if _is_complete(each)}
         found = ((number, measured.get(_identity(each, "source"))) for number, each in enumerate(entries))
         return {number: entry for number, entry in found if entry}
 
-    def add(self, entry: Entry) -> None:
-        """Write `entry`, in place of an older one. Entries of others that were written meanwhile stay."""
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write `entries` at once, in place of older ones. Those that others wrote meanwhile stay."""
+        own = {*map(_identity, entries)}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with lock(self._path.parent):
             table = self._read()
-            kept = [each for each in table.pop("tuned") if _identity(each) != _identity(entry)]
-            lines = ",\n".join(f"  {json.dumps(each)}" for each in sorted([*kept, entry], key=_order))
+            kept = [each for each in table.pop("tuned") if _identity(each) not in own]
+            lines = ",\n".join(f"  {json.dumps(each)}" for each in sorted([*kept, *entries], key=_order))
             rest = {**table, "key": list(self._key)}
             head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in rest.items())
             replace_file(self._path, f'{{\n{head} "tuned": [\n{lines}\n ]\n}}\n'.encode())
@@ -58,6 +60,12 @@ class Results:
             problem = f"is no measurement: {error}"
             raise ConfigError(problem, where=str(self._path), remedy="correct it") from None
         return table
+
+
+def _is_complete(entry: Entry) -> bool:
+    """Return True for what this program writes; lines of others may lack something."""
+    numbers = entry.get("time"), entry.get("runs")
+    return isinstance(entry.get("failed"), str) or all(isinstance(each, int | float) for each in numbers)
 
 
 def _order(entry: Entry) -> tuple[object, ...]:

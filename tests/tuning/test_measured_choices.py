@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_ext.builder.sources.measured_choices import Point, divide
+from cuda_ext.builder.sources.measured_choices import Point, choose_few, divide
 from cuda_ext.compiler.tuned_kernels import Label
 from cuda_ext.formats.variant_conditions import holds
 
@@ -47,6 +47,11 @@ def test_sizes_of_either_kind_take_the_nearest_if_their_choices_do_not_differ() 
         "b",
         "b",
     ]
+
+
+def test_of_equal_times_the_first_is_chosen_in_each_process() -> None:
+    labels: list[Label] = [(("L", str(number)),) for number in range(40)]
+    assert choose_few({(1,): dict.fromkeys(labels, 1.0)}) == {(1,): labels[0]}
 
 
 _SIZES = st.integers(0, 1 << 40)

@@ -14,7 +14,12 @@ from typing import Any
 import pytest
 
 from cuda_ext.builder.session import build_project
+from cuda_ext.builder.sources.tuning_table import TuningTable
+from cuda_ext.errors import CudaExtError
 from cuda_ext.facts.manifest import loads
+from cuda_ext.tuning.campaign import Campaign, parse_cases
+from cuda_ext.tuning.measure import ROUNDS, Bench
+from cuda_ext.tuning.results import Results, spell_configuration
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import load, refusal, write_importable, write_project
 
@@ -236,9 +241,9 @@ def prune(configs, named_args, **_):
 
 CONFIGS = [triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128) for w in (1, 4)]
 
-@triton.autotune(configs=CONFIGS, key=["n"], prune_configs_by={"early_config_prune": prune})
+@triton.autotune(configs=CONFIGS, key=["M", "n"], prune_configs_by={"early_config_prune": prune})
 @triton.jit
-def double(out, x, n, BLOCK: tl.constexpr):
+def double(out, x, n, M: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
 """
@@ -256,7 +261,7 @@ arrays = { out = "n", x = "n" }
 
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["device/double.py"]
-instantiate = ["double(out: *fp32, x: *fp32, n: i32)"]
+instantiate = ["double(out: *fp32, x: *fp32, n: i32, M=4)"]
 """
 
 
@@ -268,8 +273,8 @@ def test_candidates_of_a_function_are_those_of_its_decorator(
     slower = {**config, "kwargs": {"BLOCK": 128}}
     timings = [[slower, [0.3, 0.2, 0.4]], [config, [0.1, 0.1, 0.1]], [config, [float("inf")] * 3]]
     dtypes = ["torch.float32", "torch.float32"]
-    entry = {"kernel": "double", "device": "sm_90", "key": [6400, *dtypes], "config": slower, "time": 1.5}
-    tuned = [{"device": "sm_90", "key": [100, *dtypes], "configs_timings": timings}, entry]
+    entry = {"kernel": "double", "device": "sm_90", "key": [4, 6400, *dtypes], "config": slower, "time": 1.5}
+    tuned = [{"device": "sm_90", "key": [4, 100, *dtypes], "configs_timings": timings}, entry]
     files = {"device/double.py": DECORATED, "tuning/double.json": json.dumps({"tuned": tuned})}
     root, log = write_project(tmp_path / "q", OF_FUNCTION, files), list[str]()
     (package,) = build_with(root, log)
@@ -281,14 +286,20 @@ def test_candidates_of_a_function_are_those_of_its_decorator(
     script = """
     from p import kernels
     for n in (50, 799, 801):
-        kernels.double(4096, 8192, n, grid=lambda given: -(-given["n"] // given["BLOCK"]))
+        kernels.double(4096, 8192, n, M=4, grid=lambda given: -(-given["n"] // given["BLOCK"]))
+    kernels.double["fp32, M=4"].explain(4096, 8192, 50, grid=1)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     grids = [launch.partition("grid=")[2].partition(" shared")[0] for launch in done.launches]
     assert grids == ["1,1,1 block=32,1,1", "13,1,1 block=32,1,1", "7,1,1 block=32,1,1"]
+    assert "measured on sm_90 for n = 100" in done.output[1]
+    assert [line.partition(":")[0] for line in tune("--check", site=tmp_path)[1:]] == [
+        "double<fp32, M=4> n=100",
+        "double<fp32, M=4> n=6400",
+    ]
     tune("--case", "n=64", site=tmp_path)
     (found, _) = json.loads((project / "tuning/double.json").read_text())["tuned"]
-    assert (found["kernel"], found["key"]) == ("double", [64, *dtypes])
+    assert (found["kernel"], found["key"]) == ("double", [4, 64, *dtypes])
     assert found["compiler"].startswith("Triton ")
 
 
@@ -333,7 +344,8 @@ INPUTS = """
 import numpy as np
 
 def scale(n):
-    return {"x": np.full(n, 2.0, "float32"), "y": (n,), "grid": lambda given: 1000 // given["TILE"]}
+    x = np.full(n, 2.0, "float32")
+    return {"n": np.int64(n), "x": x, "y": (n,), "grid": lambda given: 1000 // given["TILE"]}
 """
 
 
@@ -346,6 +358,7 @@ def test_a_function_of_the_author_makes_the_arguments(tune: Tune, project: Path,
     (tmp_path / "p_inputs.py").write_text(INPUTS)
     blocks = tune("--case", "n=100", site=tmp_path, kernels="Li64E=0+1,Li128E=0+2")
     assert blocks[1].startswith("scale<float> n=100: 14 us with TILE=128, MORE=1, the default")
+    assert {each["key"][0] for each in entries(project)} == {100}
     (tmp_path / "p_inputs.py").write_text("def scale(n):\n    raise LookupError('no such n')")
     assert tune("--case", "n=100", site=tmp_path)[1].endswith("cannot be measured: LookupError: no such n")
 
@@ -364,6 +377,37 @@ def test_a_run_goes_on_where_it_was(tune: Tune, project: Path) -> None:
     assert [each["time"] for each in after if each["key"] == [200]] == [5.0] * 4
     # Entries of others stay.
     assert any(each["device"] == "sm_80" for each in after)
+
+
+class _Interrupted(Bench):
+    """A bench that the user interrupts in the last round, behind its first measurement: the default's."""
+
+    def ask(self, name: str, case: Any, configuration: Any = None, stage: int = 0) -> dict[str, Any]:
+        if stage == 2 and configuration["TILE"] == "64":
+            raise KeyboardInterrupt
+        return {"time": float(configuration["TILE"]), "runs": ROUNDS[stage]}
+
+
+def test_a_run_that_is_interrupted_in_the_last_round_chooses_by_the_one_before(tmp_path: Path) -> None:
+    candidates = [{"TILE": "64"}, {"TILE": "66"}, {"TILE": "128"}]
+    own = [{"device": "sm_90", "key": [100], "config": spell_configuration(each)} for each in candidates]
+    results = Results(tmp_path / "scale.json", ["n"])
+    campaign = Campaign(sys, _Interrupted("p.kernels", 1), print, print)
+    with pytest.raises(KeyboardInterrupt):
+        campaign._measure("scale", {"n": 100}, candidates, own, results)
+    runs = [each["runs"] for each in results.find(own).values()]
+    assert runs == [ROUNDS[1]] * 3
+    content = (tmp_path / "scale.json").read_bytes()
+    choices = TuningTable.parse("scale.json", content, "").choose("scale", ["n"], candidates[::-1])
+    assert choices[0].configuration == {"TILE": "64"}
+
+
+def test_lines_of_others_may_lack_what_a_run_continues_from(tmp_path: Path) -> None:
+    lines = [{"config": n, "time": 1.0, "runs": 11} for n in range(5)]
+    damaged = [lines[0], {"config": 1}, {"config": 2, "time": 1.0}, {**lines[3], "time": "x"}]
+    damaged.append({**lines[4], "failed": "hangs"})
+    (tmp_path / "scale.json").write_text(json.dumps({"tuned": damaged}))
+    assert [*Results(tmp_path / "scale.json", ["n"]).find(lines)] == [0, 4]
 
 
 def test_two_runs_at_once_keep_the_entries_of_both(tune: Tune, project: Path) -> None:
@@ -392,6 +436,18 @@ def test_wrong_calls_are_answered(tune: Tune) -> None:
     )
     assert "cannot be measured: ValueError: n is not known" in tune("--case", "m=3")[-1]
     assert ".cuda_ext/record: there are no records" in tune(status=1)[-1]
+
+
+@pytest.mark.parametrize("text", ["n=[]", "n=1) and (2", "n=10**3", "*[1]"])
+def test_what_is_no_case_is_answered(text: str) -> None:
+    with pytest.raises(CudaExtError, match="is not a case"):
+        parse_cases(text)
+
+
+def test_a_table_for_another_key_is_refused(project: Path) -> None:
+    write_project(project, TABLE, {"tuning/scale.json": '{"key": ["m", "n"]}'})
+    answer = "tune[0].key: is n, and tuning/scale.json has the key m, n; remove this file"
+    assert answer in refusal(project)
 
 
 def test_recorded_launches_are_cases(tune: Tune, project: Path) -> None:

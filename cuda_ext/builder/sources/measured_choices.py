@@ -30,7 +30,7 @@ def longest(own: Mapping[Label, tuple[int, float]]) -> dict[Label, float]:
 
 def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Label]:
     """Choose one of the best labels for each point, so that few labels are chosen."""
-    good = {p: {each for each, t in of.items() if t <= min(of.values()) * _ALIKE} for p, of in times.items()}
+    good = {p: [each for each, t in of.items() if t <= min(of.values()) * _ALIKE] for p, of in times.items()}
     chosen: dict[Point, Label] = {}
     while open_points := [point for point in good if point not in chosen]:
         counts = Counter(label for point in open_points for label in good[point])

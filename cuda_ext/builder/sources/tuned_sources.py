@@ -60,7 +60,7 @@ class TunedSources:
         """Return the instantiations of `entry` to build from `unit`, each once."""
         texts: dict[str, None] = {}
         table = self._table(entry.tuning.file, unit)
-        tuning = entry.tuning._replace(key=table.key or entry.tuning.key, source=table.digest)
+        tuning = _with_key(entry.tuning, table, entry.where)
         for name, candidates in entry.candidates.items():
             configurations = [each.configuration for each in candidates]
             choices = table.choose(name, tuning.key, configurations, is_complete=self._is_complete)
@@ -89,7 +89,7 @@ class TunedSources:
             where, tuning = table.name, Tuning(table.name, table.key)
         else:
             return [(each, None)]
-        tuning = tuning._replace(key=table.key or tuning.key, source=table.digest)
+        tuning = _with_key(tuning, table, where)
         pointers = {p.argument: p.type.removeprefix("*") for p in each.parameters if p.type[0] == "*"}
         types = {name: element.removeprefix("k") for name, element in pointers.items()}
         dtypes = [_TORCH.get(types[name], types[name]) for name in function.parameters if name in types]
@@ -132,3 +132,11 @@ class TunedSources:
             content = read_project_file(path, name) if path.exists() else b"{}"
             self._tables[name] = TuningTable.parse(name, content, digest)
         return self._tables[name]
+
+
+def _with_key(tuning: Tuning, table: TuningTable, where: str) -> Tuning:
+    """Return `tuning` with the key and the source of its `table`. Raises ConfigError for another key."""
+    if table.key and tuning.key and table.key != tuning.key:
+        problem = f"is {', '.join(tuning.key)}, and {table.name} has the key {', '.join(table.key)}"
+        raise ConfigError(problem, where=f"{where}.key", remedy="remove this file, and measure again")
+    return tuning._replace(key=table.key or tuning.key, source=table.digest)
