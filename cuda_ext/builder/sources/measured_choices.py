@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import isqrt
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cuda_ext.compiler.tuned_kernels import Choice, Label
 from cuda_ext.facts.candidates import Measured, Operator, Term
@@ -43,6 +43,15 @@ def choose_few(times: Mapping[Point, Mapping[Label, float]]) -> dict[Point, Labe
     return {point: chosen[point] for point in times}
 
 
+class _Cut(NamedTuple):
+    """The opposite terms that divide points at an axis, and how mixed and how near the parts are."""
+
+    axis: int
+    terms: tuple[Term, Term]
+    mixed: float
+    near: float
+
+
 def divide(
     points: Mapping[Point, Label], names: Sequence[str], bounds: Mapping[tuple[str, Operator, int], Term] = {}
 ) -> Iterator[tuple[Label, Condition, list[Point]]]:
@@ -55,37 +64,44 @@ def divide(
         yield next(iter(points.values())), tuple(bounds[each] for each in sorted(bounds)), [*points]
         return
 
-    def disorder(cut: tuple[int, Term, Term, float]) -> tuple[float, float]:
-        sides: tuple[list[Label], list[Label]] = [], []
-        for point, label in points.items():
-            sides[holds(cut[1], point[cut[0]])].append(label)
-        mixed = sum(len(side) - sum(n * n for n in Counter(side).values()) / len(side) for side in sides)
-        return mixed, cut[3]
-
-    def parts_of(cut: tuple[int, Term, Term, float]) -> Iterator[tuple[Label, Condition, list[Point]]]:
-        axis, *terms, _ = cut
-        for term in terms:
-            part = {point: label for point, label in points.items() if holds(term, point[axis])}
+    def parts_of(cut: _Cut) -> Iterator[tuple[Label, Condition, list[Point]]]:
+        for term in cut.terms:
+            part = {point: label for point, label in points.items() if holds(term, point[cut.axis])}
             yield from divide(part, names, {**bounds, (term.name, term.operator, term.modulus): term})
 
     cuts = [*_cuts(points, names)]
-    best = min(cuts, key=disorder)
+    best = min(cuts, key=lambda cut: (cut.mixed, cut.near))
     parts = [*parts_of(best)]
     # Where multiples differ from other sizes, each kind has its own nearest sizes: it is divided first.
     apart = {term.name for _, condition, _ in parts for term in condition if term.modulus}
-    first = next((cut for cut in cuts if cut[1].modulus and cut[1].name in apart), best)
+    first = next((cut for cut in cuts if cut.terms[0].modulus and cut.terms[0].name in apart), best)
     yield from parts if first is best else parts_of(first)
 
 
-def _cuts(points: Collection[Point], names: Sequence[str]) -> Iterator[tuple[int, Term, Term, float]]:
-    """Yield the axes and the opposite terms that divide `points`, and how near the parts are."""
+def _cuts(points: Mapping[Point, Label], names: Sequence[str]) -> Iterator[_Cut]:
     for axis, name in enumerate(names):
-        values = sorted({point[axis] for point in points})
-        for low, high in pairwise(values):
+        values: dict[int, list[Label]] = {}
+        for point in sorted(points):
+            values.setdefault(point[axis], []).append(points[point])
+        lower, upper = Counter[Label](), Counter(points.values())
+        for low, high in pairwise(sorted(values)):
+            lower.update(values[low])
+            upper.subtract(values[low])
             middle = isqrt(low * high) if low >= 0 else (low + high) // 2
-            yield axis, Term(name, "<=", middle), Term(name, ">=", middle + 1), max(low, 1) / max(high, 1)
-        if len({value % _VECTOR == 0 for value in values}) > 1:
-            yield axis, Term(name, "==", 0, _VECTOR), Term(name, "!=", 0, _VECTOR), 0.5
+            terms = Term(name, "<=", middle), Term(name, ">=", middle + 1)
+            yield _Cut(axis, terms, _mixed(upper) + _mixed(lower), max(low, 1) / max(high, 1))
+        kinds = Counter[Label](), Counter[Label]()
+        for value, labels in values.items():
+            kinds[value % _VECTOR == 0].update(labels)
+        if all(kinds):
+            terms = Term(name, "==", 0, _VECTOR), Term(name, "!=", 0, _VECTOR)
+            yield _Cut(axis, terms, _mixed(kinds[0]) + _mixed(kinds[1]), 0.5)
+
+
+def _mixed(labels: Counter[Label]) -> float:
+    """Return how mixed `labels` are: 0 for one label."""
+    total = labels.total()
+    return total - sum(count * count for count in labels.values()) / total
 
 
 def merge_neighbours(choices: Sequence[Choice]) -> Iterator[Choice]:
