@@ -24,9 +24,10 @@ from typing import Any
 
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.project import Project
-from cuda_ext.errors import ConfigError, ToolchainError
+from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.recording.built_launches import Missing, compare
+from cuda_ext.recording.records import RecordError
 
 # A string, a number or a name; not the k of Triton's *kfp16.
 _WORD = r"""('(?:\\.|[^'\\])*'|(?<![\w.)])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)|(?!(?<=\*)k[a-z]+\d)\w+)"""
@@ -62,7 +63,12 @@ def add_to_table(project: Project, missing: Sequence[Missing]) -> bytes:
         raise _refusal(missing) from None
     modules, _ = parse_table(table["tool"]["cuda_ext"], project.modules[0].name)
     complete = [launch for each in missing if not each.notes for launch in each.launches]
-    if left := compare(replace(project, modules=modules), complete)[0]:
+    try:
+        left, _ = compare(replace(project, modules=modules), complete)
+    except BuildError as error:
+        remedy = "records may be older than the sources: remove them, and record again"
+        raise RecordError(f"cannot be built: {error.problem}", remedy=remedy) from None
+    if left:
         raise _refusal(left)
     has_cr = content.count(b"\n") == content.count(b"\r\n") > 0
     return (text.replace("\r\n", "\n").replace("\n", "\r\n") if has_cr else text).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -44,11 +45,13 @@ class _Module:
         self._config = config
         self._kernels: dict[str, Mapping[str, PythonFunction | None]] = {}
         self._built: dict[str, list[str]] = {}
+        self._texts: dict[str, bytes] = {}
         sources = Sources(config, FileTree(project.root))
         tuned = TunedSources(config, project.root, is_complete=True)
         for name, built in assign_instantiations(config, sources, tuned).items():
             unit = sources.unit(name)
             texts = (unit.source, *unit.headers.values()) if unit.kind == "cu" else ()
+            self._texts[name] = b" ".join([*texts, *map(str.encode, unit.options.define.values())])
             self._kernels[name] = dict.fromkeys(kernel for text in texts for kernel in kernel_names(text))
             if unit.kind in PYTHON:
                 self._kernels[name] = {each.name: each for each in find_functions(unit.source)}
@@ -69,7 +72,9 @@ class _Module:
             and (name == launch.source or f"/{name}".endswith(suffix))
         ]
         if not units and not launch.is_python and launch.source in self._kernels:
-            return launch.source  # a macro defines it
+            word = rb"##|\b%b\b" % re.escape(base_name(launch.kernel).encode())
+            # A macro defines it, or it was renamed.
+            return launch.source if re.search(word, self._texts[launch.source]) else ""
         return launch.source if launch.source in units else next(iter(units), "")
 
     def find_missing(self, unit: str, launches: Sequence[Launch]) -> Missing:

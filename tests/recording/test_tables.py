@@ -190,6 +190,17 @@ def test_a_form_that_cannot_be_extended_is_refused_with_what_to_write(tmp_path: 
     assert FUNCTION in str(caught.value)
 
 
+def test_records_of_kernels_that_were_renamed_stop_nothing(tmp_path: Path) -> None:
+    write_project(tmp_path, HEAD, {**FILES, "device/macros.cu": "#define KERNEL(f) f##_kernel\n"})
+    own = [axpy("old<float>"), axpy("ns::old<int>")]
+    pasted = axpy("fill_kernel<int>")._replace(source="device/macros.cu")
+    missing, unknown = compare(load(tmp_path), [*own, pasted])
+    assert unknown == own
+    with pytest.raises(RecordError, match="records may be older than the sources"):
+        add_to_table(load(tmp_path), missing)  # a kernel of a pasted name takes an override
+    assert "old" not in extend(tmp_path, [*own, axpy("ns::axpy<float, 1>")])
+
+
 def test_hints_are_those_of_the_launches(tmp_path: Path) -> None:
     write_project(tmp_path, HEAD, FILES)
     start, end = "scale(out: *fp16:16, x: *fp16:16, n: ", ", seed: i32, bias=None, BLOCK=64, DTYPE=fp32)"
