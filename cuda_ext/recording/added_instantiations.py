@@ -61,9 +61,9 @@ def add_to_table(project: Project, missing: Sequence[Missing]) -> bytes:
     # tomlkit does not extend each form of a table, and spells some wrong.
     except (ValueError, TypeError, LookupError, AttributeError):
         raise _refusal(missing) from None
-    modules, _ = parse_table(table["tool"]["cuda_ext"], project.modules[0].name)
     complete = [launch for each in missing if not each.notes for launch in each.launches]
     try:
+        modules, _ = parse_table(table["tool"]["cuda_ext"], project.modules[0].name)
         left, _ = compare(replace(project, modules=modules), complete)
     except BuildError as error:
         remedy = "records may be older than the sources: remove them, and record again"

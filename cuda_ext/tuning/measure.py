@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -16,6 +18,7 @@ from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.python_arguments import values_of_constant
 from cuda_ext.runtime.module import library_of
+from cuda_ext.toolchain.process import signals_blocked
 from cuda_ext.tuning.measured_arguments import Inputs
 from cuda_ext.tuning.timing import Timer
 
@@ -57,7 +60,8 @@ class Bench:
             self._process = multiprocessing.get_context("spawn").Process(
                 target=_serve, args=(self._module, name, case, other), daemon=True
             )
-            self._process.start()
+            with signals_blocked():  # the process would show a traceback: see _serve
+                self._process.start()
             other.close()
             self._listed = self._exchange(None, _START)
         if configuration is None or "failed" in self._listed:
@@ -89,8 +93,11 @@ class Bench:
 def _serve(module: str, name: str, case: Mapping[str, Any], connection: Connection) -> None:
     """List the candidates of the kernel `name` in `module`; then measure each that is requested.
 
-    The first failure is the last answer.
+    The first failure is the last answer. Interruptions are for the process that asks, which ends this one.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "posix":  # replace the signal mask inherited from the parent
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         device = open_driver().current_device()
         with device.current():
