@@ -132,6 +132,7 @@ TUNED = 'kernel = "f<{N}>", N = [1, 2], key = ["n"], block = "N * 32"'
         (f"{TUNED}, when = 'N > 2'", ": has no candidate; list values of its constants"),
         (f"{TUNED}, when = 'N +'", '.when: "N +": invalid syntax'),
         (f"{TUNED}, when = 'open(N)'", '.when: "open(N)": open(N) is not known'),
+        (f"{TUNED}, when = 'next_power_of_2(N / 2)'", ".when: \"next_power_of_2(N / 2)\": 'float' object"),
         (f"{TUNED}, default = {{ N = 3 }}", ".default: is none of the candidates"),
         (f"{TUNED}, M = [1]", ".M: the expression 'f<{N}>' has no {M}; put it there, or take the key out"),
         (
