@@ -98,6 +98,7 @@ def test_an_invalid_variable_is_one_message() -> None:
         assert errors.count("\n") == 1
 
 
+@pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_those_of_a_reader_who_left(closed: str, tmp_path: Path) -> None:
     write_project(tmp_path)

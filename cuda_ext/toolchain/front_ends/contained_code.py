@@ -30,7 +30,10 @@ class MissingImportError(ImportError):
             self.problem = f"imports {module}, which is not installed"
             package = module.partition(".")[0]
             self.remedy = f"install {package} for the build, or define what kernels read apart from it"
-        super().__init__(f"{where}: {self.problem}")
+        super().__init__(where, module, error)  # which a copy is made of, on its way to another process
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.problem}"
 
 
 @contextmanager

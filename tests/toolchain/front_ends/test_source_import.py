@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
+from cuda_ext.toolchain.front_ends.contained_code import MissingImportError
 from cuda_ext.toolchain.front_ends.source_import import import_source
 
 
@@ -71,3 +73,13 @@ def test_a_source_is_not_taken_for_another_module() -> None:
     source = unit("").replace(name="json.py")
     with pytest.raises(CompilationError, match="another module is called json, too; rename the source"):
         import_source(source)
+
+
+def test_a_missing_import_reaches_other_processes() -> None:
+    """Once Dask is imported, exceptions are pickled with those before them."""
+    error = MissingImportError("device/a.py:3", "torch", ModuleNotFoundError("No module", name="torch"))
+    error.problem += "; device/a.py:9 needs it"
+    copied = pickle.loads(pickle.dumps(error))
+    assert str(copied) == str(error)
+    assert str(error).startswith("device/a.py:3: imports torch, which is not installed; device/a.py:9")
+    assert copied.remedy == error.remedy
