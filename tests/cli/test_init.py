@@ -28,6 +28,7 @@ BACKENDS = (
     pytest.param(
         "scikit-build-core",
         marks=[
+            pytest.mark.slow,
             pytest.mark.host_compiler,
             pytest.mark.skipif(shutil.which("g++") is None, reason="takes g++"),
         ],

@@ -385,8 +385,7 @@ static __global__ void internal(const char** x) {
     [
         (BOTH, ()),
         *(pytest.param(BOTH, raw, marks=pytest.mark.slow) for raw in (("-lineinfo",), ("-G",))),
-        ((LTO_90,), ("-lineinfo",)),
-        pytest.param((LTO_90,), (), marks=pytest.mark.slow),
+        *(pytest.param((LTO_90,), raw, marks=pytest.mark.slow) for raw in (("-lineinfo",), ())),
     ],
     ids=str,
 )

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.command_line import run
-from tests.fixtures.gallery import COMPILERS
 from tests.fixtures.projects import write_project
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +34,9 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(
+    "compiler", ["nvrtc", pytest.param("nvcc", marks=[pytest.mark.host_compiler, pytest.mark.slow])]
+)
 def test_no_option_that_observes_changes_what_is_built(compiler: str, tmp_path: Path) -> None:
     root = write_project(tmp_path / "p", TABLE.format(compiler), {"device/sum.cu": SOURCE})
     files = ("--depfile", tmp_path / "depfile", "--trace", tmp_path / "trace.json")
