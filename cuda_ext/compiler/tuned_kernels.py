@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from cuda_ext.compiler.products import Library
@@ -111,9 +111,14 @@ def _is_instantiation(kernel: Kernel, text: str) -> bool:
     return is_template and plain_name(kernel.expression) == plain_name(text)
 
 
+def find_tuned(unit: str, texts: Sequence[str], tuned: Tuned) -> TunedInstantiation | None:
+    """Return the candidate that the instantiations `texts` of a part of `unit` are, if they are one."""
+    return tuned.get((unit, texts[0])) if len(texts) == 1 else None
+
+
 def _find(library: Library, tuned: Tuned) -> TunedInstantiation | None:
     source = library.unit.sources[0]
-    return tuned.get((source.name, source.instantiate[0])) if len(source.instantiate) == 1 else None
+    return find_tuned(source.name, source.instantiate, tuned)
 
 
 def with_measurements(

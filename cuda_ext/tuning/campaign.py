@@ -17,7 +17,7 @@ from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.module import library_of
 from cuda_ext.text.expressions import evaluate
 from cuda_ext.tuning.measure import ROUNDS, Bench, Reply
-from cuda_ext.tuning.results import Entry, Results, spell_configuration
+from cuda_ext.tuning.results import Entry, Results, make_config
 
 Case: TypeAlias = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ class Campaign:
                     is_good = False
                     continue
                 common = {**machine, **listed["entry"]}
-                entries = [{**common, "config": spell_configuration(c)} for c in listed["candidates"]]
+                entries = [{**common, "config": make_config(c)} for c in listed["candidates"]]
                 replies, note = self._measure(variants.name, case, listed["candidates"], entries, results)
                 self.say(f"{title}: {_summarize(listed, replies, is_check=not directory)}{note}")
                 is_good = is_good and not any("failed" in reply for reply in replies.values())
@@ -126,12 +126,12 @@ class Campaign:
         times: list[float] = []
         for stage, (turns, most, slower) in enumerate(_ROUNDS):
             replies: dict[int, list[Reply]] = {number: [] for number in remaining}
+            total = len(remaining) * turns
             # The order alternates: what the GPU did before changes its clocks.
             orders = [remaining[:: 1 - turn % 2 * 2] for turn in range(turns)]
             for done, number in enumerate(chain.from_iterable(orders)):
                 if time.monotonic() > self.end:
                     return measured, ""
-                total = len(remaining) * turns
                 now = f"round {stage + 1}, {done + 1} of {total}"
                 self.show(f"{name} {spell_values(case)}: {now}")
                 replies[number].append(self.bench.ask(name, case, candidates[number], stage))

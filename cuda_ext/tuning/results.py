@@ -17,7 +17,7 @@ from cuda_ext.filesystem.regular_file import read_file
 Entry: TypeAlias = dict[str, Any]
 
 
-def spell_configuration(constants: Mapping[str, str]) -> dict[str, Any]:
+def make_config(constants: Mapping[str, str]) -> dict[str, Any]:
     """Return the `constants` of a kernel, as Python spells them, in the form of ``triton.Config``."""
     values = {name: ast.literal_eval(text) for name, text in constants.items()}
     kwargs = {name: value for name, value in values.items() if name not in TRITON_OPTIONS}

@@ -19,7 +19,7 @@ from cuda_ext.errors import CudaExtError
 from cuda_ext.facts.manifest import loads
 from cuda_ext.tuning.campaign import Campaign, parse_cases
 from cuda_ext.tuning.measure import ROUNDS, Bench
-from cuda_ext.tuning.results import Results, spell_configuration
+from cuda_ext.tuning.results import Results, make_config
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import load, refusal, write_importable, write_project
 
@@ -390,7 +390,7 @@ class _Interrupted(Bench):
 
 def test_a_run_that_is_interrupted_in_the_last_round_chooses_by_the_one_before(tmp_path: Path) -> None:
     candidates = [{"TILE": "64"}, {"TILE": "66"}, {"TILE": "128"}]
-    own = [{"device": "sm_90", "key": [100], "config": spell_configuration(each)} for each in candidates]
+    own = [{"device": "sm_90", "key": [100], "config": make_config(each)} for each in candidates]
     results = Results(tmp_path / "scale.json", ["n"])
     campaign = Campaign(sys, _Interrupted("p.kernels", 1), print, print)
     with pytest.raises(KeyboardInterrupt):

@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from math import isqrt
 from typing import NamedTuple, TypeAlias
 
+from cuda_ext.compiler.front_ends.instantiation import DIVISOR
 from cuda_ext.compiler.tuned_kernels import Choice, Label
 from cuda_ext.facts.candidates import Measured, Operator, Term
 from cuda_ext.formats.variant_conditions import Condition, holds, on_gpu, parse
@@ -19,7 +20,6 @@ Measurements: TypeAlias = Mapping[tuple[int, str], Mapping[Point, Mapping[Label,
 
 # A configuration that takes at most so much longer than the best is as good: fewer of them ship.
 _ALIKE = 1.01
-_VECTOR = 16  # front ends of Python functions compile others for multiples of it
 
 
 def longest(own: Mapping[Label, tuple[int, float]]) -> dict[Label, float]:
@@ -92,9 +92,9 @@ def _cuts(points: Mapping[Point, Label], names: Sequence[str]) -> Iterator[_Cut]
             yield _Cut(axis, terms, _mixed(upper) + _mixed(lower), max(low, 1) / max(high, 1))
         kinds = Counter[Label](), Counter[Label]()
         for value, labels in values.items():
-            kinds[value % _VECTOR == 0].update(labels)
+            kinds[value % DIVISOR == 0].update(labels)
         if all(kinds):
-            terms = Term(name, "==", 0, _VECTOR), Term(name, "!=", 0, _VECTOR)
+            terms = Term(name, "==", 0, DIVISOR), Term(name, "!=", 0, DIVISOR)
             yield _Cut(axis, terms, _mixed(kinds[0]) + _mixed(kinds[1]), 0.5)
 
 

@@ -28,7 +28,7 @@ from cuda_ext.compiler.translation_unit import (
     SourceKind,
     TranslationUnit,
 )
-from cuda_ext.compiler.tuned_kernels import Tuned
+from cuda_ext.compiler.tuned_kernels import Tuned, find_tuned
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.facts.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
@@ -87,7 +87,7 @@ def plan_module(
             )
         parts = _parts(unit, settings, targets[key], tuned.found)
         for index, (part, architectures) in enumerate(parts):
-            candidate = tuned.found.get((part.name, part.instantiate[0])) if part.instantiate else None
+            candidate = find_tuned(part.name, part.instantiate, tuned.found)
             libraries.append(
                 LibraryPlan(
                     module=module.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from cuda_ext.facts.launches import TRITON_OPTIONS
@@ -24,6 +24,7 @@ class Autotune(NamedTuple):
     prunes: bool = False
 
 
+@lru_cache(maxsize=16)  # each instantiation of a source asks
 def read_autotune(source: bytes, function: str) -> Autotune:
     """Read the decorator of `function`. No statement of the source is run.
 
